@@ -33,6 +33,26 @@ def test_a_pod_is_placed_and_the_cluster_survives_in_a_file(tmp_path: Path) -> N
         assert again.stop() == (0, "")
 
 
+def test_the_server_publishes_its_address_again_when_a_saved_cluster_moves_to_another_port(tmp_path: Path) -> None:
+    saved = tmp_path / "cluster.jsonl"
+    seen = []
+    for _ in range(2):
+        with cluster(tmp_path, "--snapshot", str(saved)) as running:
+            service = running.request("/api/v1/namespaces/default/services/kubernetes")
+            assert service["metadata"]["labels"] == {"component": "apiserver", "provider": "kubernetes"}
+            assert service["spec"]["clusterIP"] == "10.96.0.1"
+            port = int(running.url.rpartition(":")[2])
+            assert [one["targetPort"] for one in service["spec"]["ports"]] == [port]
+            path = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes"
+            found = running.request(path)
+            assert (found["endpoints"][0]["addresses"], found["ports"][0]["port"]) == (["127.0.0.1"], port)
+            endpoints = running.request("/api/v1/namespaces/default/endpoints/kubernetes")
+            assert endpoints["subsets"][0]["addresses"] == [{"ip": "127.0.0.1"}]
+            seen.append(service["metadata"]["uid"])
+            assert running.stop() == (0, "")
+    assert seen[0] == seen[1]
+
+
 def test_the_kubeconfig_leads_to_the_cluster_and_a_token_is_asked_for(tmp_path: Path) -> None:
     with cluster(tmp_path, "--nodes", "1", "--token") as running:
         config = yaml.safe_load((tmp_path / "kubeconfig").read_text())

@@ -108,6 +108,7 @@ def play(
     stages: str = "",
     event_cache_size: int = 4096,
     gates: str = "",
+    root_ca: str | None = None,
     **template: Any,
 ) -> None:
     """Run a scenario in a cluster with some nodes; afterwards nothing may be wrong."""
@@ -124,6 +125,7 @@ def play(
             stages=rules,
             event_cache_size=event_cache_size,
             gates=FeatureGates.parse(gates),
+            root_ca=root_ca,
         )
         world = World(embedded)
         if restore_from is not None:

@@ -237,8 +237,10 @@ def test_a_paused_deployment_scales_but_does_not_roll() -> None:
         world.patch(DEPLOYMENTS, "web", {"spec": {"paused": True, "replicas": 5, "template": template}})
         await world.settle()
         assert Counter(pod.spec.containers[0].image for pod in world.pods()) == {"app:1": 5}
+        assert condition(world.get(DEPLOYMENTS, "web"), "Progressing") == ("Unknown", "DeploymentPaused")
         world.patch(DEPLOYMENTS, "web", {"spec": {"paused": None}})
         await world.settle()
+        assert condition(world.get(DEPLOYMENTS, "web"), "Progressing") == ("True", "NewReplicaSetAvailable")
         assert Counter(pod.spec.containers[0].image for pod in world.pods()) == {"app:2": 5}
 
     play(scenario)

@@ -9,7 +9,7 @@ from controllers_world import DEPLOYMENTS, Data, World, kind, play, pod_template
 from kubesched.api.kinds import NAMESPACES
 
 SERVICES, SLICES = kind("services"), kind("endpointslices", "discovery.k8s.io")
-ACCOUNTS = kind("serviceaccounts")
+ACCOUNTS, CONFIG_MAPS = kind("serviceaccounts"), kind("configmaps")
 
 
 def service(name: str = "web", **spec: object) -> Data:
@@ -142,5 +142,29 @@ def test_every_namespace_has_its_default_account() -> None:
         world.store.delete(NAMESPACES, "", "team")
         await world.settle()
         assert not world.exists(NAMESPACES, "team")
+
+    play(scenario, nodes=0)
+
+
+def test_every_namespace_has_the_root_certificate_again_when_it_was_deleted_or_changed() -> None:
+    name = "kube-root-ca.crt"
+
+    async def scenario(world: World) -> None:
+        world.create(NAMESPACES, {"metadata": {"name": "team"}})
+        await world.settle()
+        assert world.get(CONFIG_MAPS, name, "team")["data"] == {"ca.crt": "PEM"}
+        world.store.delete(CONFIG_MAPS, "team", name)
+        world.patch(CONFIG_MAPS, name, {"data": {"ca.crt": "other", "more": "x"}})
+        await world.settle()
+        for namespace in ("team", "default", "kube-system"):
+            assert world.get(CONFIG_MAPS, name, namespace)["data"] == {"ca.crt": "PEM"}
+
+    play(scenario, nodes=0, root_ca="PEM")
+
+
+def test_without_an_api_server_there_is_no_root_certificate() -> None:
+    async def scenario(world: World) -> None:
+        await world.settle()
+        assert world.names(CONFIG_MAPS) == []
 
     play(scenario, nodes=0)

@@ -354,7 +354,7 @@ stages:
         assert data["spec"]["attacher"] == DRIVER
         assert data["spec"]["nodeName"] == world.get(PODS, "p")["spec"]["nodeName"]
         assert data["spec"]["source"] == {"persistentVolumeName": world.get(CLAIMS, "c")["spec"]["volumeName"]}
-        assert "status" not in data, "not attached yet"
+        assert data["status"] == {"attached": False}
         await asyncio.sleep(1)
         assert world.get(ATTACHMENTS, name)["status"] == {"attached": True}
         assert world.get(PODS, "p")["status"]["phase"] == "Pending", "it begins to start now"

@@ -130,7 +130,7 @@ def test_every_further_row_does_what_the_page_says(tmp_path: Path) -> None:
     assert seen["strict"] == 400, "colour is spelt with a u"
     assert seen["patch"]["spec"]["ponds"] == [{"name": "y", "depth": 2}, {"name": "x", "depth": 1}]
     assert seen["patch"]["metadata"]["generation"] == 2
-    assert "status" not in seen["patch"]
+    assert seen["patch"]["status"] == {}
     assert seen["status"] == 200
     assert (seen["blue"], seen["pink"]) == (["f"], [])
     assert seen["columns"] == ["Name", "Colour", "Age"]

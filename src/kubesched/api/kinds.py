@@ -14,6 +14,7 @@ from . import groups, other_groups, resource, storage, types
 __all__ = [
     "BUDGETS",
     "CLAIMS",
+    "CONFIG_MAPS",
     "CORE_EVENTS",
     "COSCHEDULING_GROUPS",
     "CRON_JOBS",
@@ -283,6 +284,7 @@ def kind_by_plural(group: str, plural: str) -> Kind | None:
 # Kinds to which some of the code refers by name.
 BUDGETS: Final = _BY_PLURAL["policy", "poddisruptionbudgets"]
 CLAIMS: Final = _BY_PLURAL["", "persistentvolumeclaims"]
+CONFIG_MAPS: Final = _BY_PLURAL["", "configmaps"]
 CORE_EVENTS: Final = _BY_PLURAL["", "events"]
 COSCHEDULING_GROUPS: Final = _BY_PLURAL["scheduling.x-k8s.io", "podgroups"]
 CRON_JOBS: Final = _BY_PLURAL["batch", "cronjobs"]

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, nullcontext
 from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from kubesched.api.kinds import NODES, PODS
 from kubesched.api.wire import ApiError
@@ -41,11 +41,11 @@ from kubesched.cluster.files import (
 )
 from kubesched.cluster.http import (
     KUBECONFIG_NAME,
-    CertificateFiles,
     HttpServer,
     Origins,
     is_loopback,
     make_certificates,
+    publish_address,
     write_kubeconfig,
 )
 from kubesched.cluster.kubelets import Stage, default_stages, job_end, load_stages, make_nodes, rules_of, zone_names
@@ -88,6 +88,8 @@ _HEARTBEAT_SECONDS: Final = 10.0
 _STOP_SECONDS: Final = 1.0
 #: Least time in seconds for which a function must hold the event loop to be logged.
 _HOLD_SECONDS: Final = 0.5
+#: Seconds between two looks at the Service of the API server, as upstream.
+_PUBLISH_SECONDS: Final = 10.0
 #: Seconds between two searches for expired events.
 _EXPIRY_SECONDS: Final = 60.0
 
@@ -110,11 +112,13 @@ async def _up(options: argparse.Namespace) -> int:
     with claimed(options.snapshot, "--snapshot") if options.snapshot else nullcontext():
         async with AsyncExitStack() as stack:
             with collector_paused(stack.callback, every=PASS_SECONDS * options.speed):
+                scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kubesched-")))
                 with stop.interrupts():
+                    certificates = _certificates(options, scratch)
                     recorder = _recorder(options)
                     stack.callback(recorder.close)
                     watchers = _watchers(options, recorder)
-                    embedded = _build(options, loop, watchers.observers)
+                    embedded = _build(options, loop, watchers.observers, certificates)
                     watchers.attach(embedded.scheduler, embedded.port)
                 pages = {} if options.no_scheduler else watchers.pages
                 plugins = plugins_of(embedded.scheduler.frameworks.values())
@@ -122,14 +126,14 @@ async def _up(options: argparse.Namespace) -> int:
                 stack.enter_context(watching_plugins(plugins, warn, progress=loop_progress(loop), work=work))
                 stack.push_async_callback(embedded.stop)
                 await stop.unless(embedded.start(scheduler=not options.no_scheduler))
-                scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kubesched-")))
-                server, kubeconfig = await stop.unless(_serve(embedded.store, options, scratch, pages))
+                server, kubeconfig = await stop.unless(_serve(embedded.store, options, certificates, pages))
                 stack.push_async_callback(server.stop)
                 stack.push_async_callback(_save, embedded.store, server, options)
                 embedded.scheduler.debugger.install(loop)
                 for name, task in watchers.tasks():
                     embedded.tasks.spawn(task, name)
                 embedded.tasks.spawn(_expire_events(embedded.store), "event-expiry")
+                embedded.tasks.spawn(_publish(embedded.store, server.url), "address")
             if options.speed == 1:  # otherwise the loop's seconds are not real ones
                 busy = watch_busy_plugins(embedded.scheduler.frameworks.values(), warn)
                 embedded.tasks.spawn(busy, "busy-plugins")
@@ -162,6 +166,13 @@ async def _expire_events(store: Store) -> None:
             continue
         give_back(store)
         await asyncio.sleep(_EXPIRY_SECONDS)
+
+
+async def _publish(store: Store, url: str) -> None:
+    """Keep the Service ``kubernetes`` as it should be."""
+    while True:
+        await asyncio.sleep(_PUBLISH_SECONDS)
+        publish_address(store, url)
 
 
 def _check_files(options: argparse.Namespace) -> None:
@@ -239,7 +250,10 @@ def _recorder(options: argparse.Namespace) -> Recorder:
 
 
 def _build(
-    options: argparse.Namespace, loop: asyncio.AbstractEventLoop, observers: Sequence[AttemptObserver]
+    options: argparse.Namespace,
+    loop: asyncio.AbstractEventLoop,
+    observers: Sequence[AttemptObserver],
+    certificates: _Certificates,
 ) -> Embedded:
     """Return the cluster that the options describe, with all its objects. Nothing moves yet."""
     registry, config, gates, remarks = load_setup(options, options.config)
@@ -269,6 +283,7 @@ def _build(
         observers=[*([] if options.quiet else [PreemptionLog(clock)]), *observers],
         taint_new_nodes=not options.no_controllers,
         event_cache_size=EVENT_CACHE,
+        root_ca=_root_ca(certificates),
     )
     embedded.store.most_events = MOST_EVENTS
     _fill(embedded.store, options, start or "", snapshot, dump, config)
@@ -368,23 +383,48 @@ def _create(store: Store, item: Manifest, *, exists_is_fine: bool = False) -> No
         raise ManifestError(f"{item.source}: {item.kind.kind} {item.name} was refused: {error}") from None
 
 
+class _Certificates(NamedTuple):
+    """Files of the server's certificate, its key, and the authority that signed it. Those not given are None."""
+
+    cert: str | None
+    key: str | None
+    ca: str | None
+
+
+def _certificates(options: argparse.Namespace, scratch: Path) -> _Certificates:
+    """Return the certificates of the options, or throw-away ones for ``--tls``."""
+    given = _Certificates(options.tls_cert, options.tls_key, options.tls_ca)
+    if given.cert is not None and given.key is not None:
+        _check_certificate(given.cert, given.key)
+    elif options.tls and given.cert is None:
+        try:
+            # Dates in certificates follow this machine's clock, because clients compare them with their own clocks.
+            made = make_certificates(scratch, RealClock(), ("localhost", "127.0.0.1", options.host))
+        except RuntimeError as error:
+            raise CliError(str(error)) from None
+        return _Certificates(str(made.cert), str(made.key), str(made.ca))
+    return given
+
+
+def _root_ca(certificates: _Certificates) -> str:
+    """Return the certificate authority as text; an empty text if there is none."""
+    if certificates.ca is None:
+        return ""
+    try:
+        return Path(certificates.ca).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        text = getattr(error, "strerror", None) or error
+        raise CliError(f"--tls-ca {certificates.ca}: cannot be read: {text}") from None
+
+
 async def _serve(
-    store: Store, options: argparse.Namespace, scratch: Path, pages: Mapping[str, Page]
+    store: Store, options: argparse.Namespace, certificates: _Certificates, pages: Mapping[str, Page]
 ) -> tuple[HttpServer, Path]:
     """Start the server and write the kubeconfig."""
     token = secrets.token_urlsafe(24) if options.token == "" else options.token
-    cert, key, ca = options.tls_cert, options.tls_key, options.tls_ca
-    if token is not None and not options.tls and cert is None:
+    ca = certificates.ca
+    if token is not None and certificates.cert is None:
         warn("kubectl sends a token over HTTPS only, so its requests will be rejected; add --tls")
-    if options.tls and cert is None:
-        try:
-            # Dates in certificates follow this machine's clock, because clients compare them with their own clocks.
-            made: CertificateFiles = make_certificates(scratch, RealClock(), ("localhost", "127.0.0.1", options.host))
-        except RuntimeError as error:
-            raise CliError(str(error)) from None
-        cert, key, ca = str(made.cert), str(made.key), str(made.ca)
-    elif cert is not None and key is not None:
-        _check_certificate(cert, key)
     try:
         server = HttpServer(
             store,
@@ -394,11 +434,12 @@ async def _serve(
             authorization_mode=options.authorization_mode,
             allowed_hosts=options.allowed_host,
             insecure_without_token=options.insecure_without_token,
-            tls_cert=cert,
-            tls_key=key,
+            tls_cert=certificates.cert,
+            tls_key=certificates.key,
             pages=pages,
         )
         await server.start()
+        publish_address(store, server.url)
     except ValueError as error:
         raise CliError(str(error), code=2) from None
     except OSError as error:

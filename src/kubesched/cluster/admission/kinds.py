@@ -20,6 +20,7 @@ from kubesched.api.types import LabelSelector
 from ..schema import fill_defaults, has_condition, holders, members, root_type, types
 from .admission import Admission, default_template
 from .checks import check_object
+from .metadata import STATUS_KINDS
 from .pod_checks import check_mounts
 from .pod_groups import check_new_group, default_group, resolve_priority
 from .validation import Causes, check_labels, forbidden
@@ -94,16 +95,16 @@ def _replication_controller(data: Data, admission: Admission) -> None:
 
 
 def _job(data: Data, admission: Admission) -> None:
-    """Give a Job the labels and the selector that match its pods, and only its pods."""
-    spec = data["spec"]
-    if spec.get("manualSelector") or any((spec.get("selector") or {}).values()):
-        return
-    metadata = spec["template"].setdefault("metadata", {})
-    labels = metadata["labels"] = dict(metadata.get("labels") or {})
-    for prefix in ("", "batch.kubernetes.io/"):
-        labels[f"{prefix}controller-uid"] = data["metadata"]["uid"]
-        labels[f"{prefix}job-name"] = data["metadata"]["name"]
-    spec["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": data["metadata"]["uid"]}}
+    """Give a Job the labels and the selector that match its pods, and only its pods. A Job without labels has its pods'."""
+    spec, metadata = data["spec"], data["spec"]["template"].setdefault("metadata", {})
+    if not spec.get("manualSelector") and not any((spec.get("selector") or {}).values()):
+        labels = metadata["labels"] = dict(metadata.get("labels") or {})
+        for prefix in ("", "batch.kubernetes.io/"):
+            labels[f"{prefix}controller-uid"] = data["metadata"]["uid"]
+            labels[f"{prefix}job-name"] = data["metadata"]["name"]
+        spec["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": data["metadata"]["uid"]}}
+    if metadata.get("labels") and not data["metadata"].get("labels"):
+        data["metadata"]["labels"] = dict(metadata["labels"])
 
 
 def _dated(taint: Data | None, admission: Admission) -> None:
@@ -134,6 +135,7 @@ _DEFAULTS: Final[dict[str, Callable[[Data, Admission], None]]] = {
 _FIRST_STATUS: Final[dict[str, Callable[[Data], Data]]] = {
     "namespaces": lambda data: {"phase": "Active"},
     "services": lambda data: {"loadBalancer": {}},
+    "ingresses.networking.k8s.io": lambda data: {"loadBalancer": {}},
     "persistentvolumeclaims": lambda data: {"phase": "Pending"},
     # In a real cluster, the volume controller turns Pending into this phase at once. Here the object has it from the
     # start.
@@ -141,6 +143,16 @@ _FIRST_STATUS: Final[dict[str, Callable[[Data], Data]]] = {
         "phase": "Bound" if (data["spec"].get("claimRef") or {}).get("uid") else "Available"
     },
 }
+
+
+@cache
+def _zero_status(kind: Kind) -> Data:
+    """Return the status of a new object: required numbers are 0, required truths false."""
+    type_ = root_type(kind.group, kind.kind)
+    status = types().get(type_.fields["status"].type) if type_ is not None else None
+    zeros = {"int": 0, "int32": 0, "bool": False}
+    required = (field for field in (status.fields.items() if status is not None else ()) if field[1].required)
+    return {name: zeros[field.type] for name, field in required if field.type in zeros and not field.shape}
 
 
 @cache
@@ -191,11 +203,10 @@ def default_kind(kind: Kind, data: Data, admission: Admission, *, keep_status: b
             taints.append({"key": _NOT_READY, "effect": "NoSchedule"})
     if kind == NODES or kind.custom or (keep_status and data.get("status")):
         return
-    first = _FIRST_STATUS.get(kind.group_resource)
-    if first is not None:
-        data["status"] = first(data)
-    else:
-        data.pop("status", None)
+    data.pop("status", None)
+    if kind.group_resource in STATUS_KINDS:  # Go's types write an empty status, below which JSON patches can add
+        first = _FIRST_STATUS.get(kind.group_resource)
+        data["status"] = first(data) if first is not None else dict(_zero_status(kind))
 
 
 # -- checks ------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from .daemon_sets import daemon_spec
 from .deployments import replica_set_body
 from .device_pools import DEVICES as DEVICES_ANNOTATION
 from .device_pools import DevicesError, parse_devices
-from .housekeeping import ABSENT_OWNER, COLLECTED
+from .housekeeping import ABSENT_OWNER, COLLECTED, RootCertificates
 from .job_groups import is_eligible
 from .jobs import COMPLETION_INDEX, TRACKING, completed_indexes, finished_as, indexed_spec, job_labels
 from .manager import ALL, BATCH, DEVICES, NODE_LIFE, STORAGE, ControllerManager
@@ -29,6 +29,7 @@ __all__ = [
     "Controller",
     "ControllerManager",
     "ControllerSettings",
+    "RootCertificates",
 ]
 __all__ += ["ABSENT_OWNER", "COLLECTED", "DEVICES_ANNOTATION", "DevicesError", "parse_devices"]
 __all__ += ["COMPLETION_INDEX", "TRACKING", "completed_indexes", "daemon_spec", "finished_as", "indexed_spec"]

@@ -62,6 +62,7 @@ class ControllerSettings:
         device_taint_rules: True if DeviceTaintRules evict pods (upstream's gate DRADeviceTaintRules).
         features: feature gates of pod groups that are on (rules/groups §2).
         disruption_seconds: time after which a granted eviction that has not happened counts as a healthy pod again.
+        root_ca: certificate authority of the API server, as PEM text, for the ConfigMap of each namespace.
     """
 
     batch_seconds: float = 0.1
@@ -73,6 +74,7 @@ class ControllerSettings:
     device_taint_rules: bool = False
     features: frozenset[str] = frozenset()
     disruption_seconds: float = 120.0
+    root_ca: str | None = None
 
 
 @lru_cache(maxsize=128)

@@ -19,6 +19,7 @@ from kubesched.client.event_writer import NORMAL
 
 from .base import ObjectController
 from .context import BY_OWNER, Context, Data, data_of, owner_key, spec_of, status_of
+from .ownership import Ownership
 from .pods import is_finished, owner_reference, resolve_count, template_hash
 
 __all__ = ["Deployments", "Rollout", "replica_set_body"]
@@ -159,6 +160,7 @@ class Deployments(ObjectController):
         self._sets = context.owned_cache(REPLICA_SETS)
         context.watch(REPLICA_SETS, self.enqueue_owner)
         context.watch(PODS, self._pod_changed)
+        self._ownership = Ownership(self, self._sets)
 
     def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         """Enqueue a Recreate deployment when a pod is gone. All other changes show in the status of the sets."""
@@ -169,6 +171,7 @@ class Deployments(ObjectController):
     async def reconcile_object(self, item: Item) -> None:
         if self.context.is_going(item):
             return
+        await self._ownership.settle(item)
         spec = spec_of(item)
         rollout = Rollout(spec)
         members = sorted(map(Member, self._sets.indexed(BY_OWNER, item.uid)), key=lambda member: member.order)
@@ -274,13 +277,25 @@ class Deployments(ObjectController):
         if failure is not None:
             conditions.append({**failure, "lastUpdateTime": failure.get("lastTransitionTime", now)})
         complete = updated == rollout.replicas == total == available
-        status["conditions"] = conditions
+        status["conditions"] = self._paused(conditions, paused=rollout.paused)
         if not rollout.paused:
             name = new.item.name if new else ""
             status["conditions"] = self._progress(item, rollout, status, name, complete=complete)
         await self.context.write_status(item, status)
         if complete:
             await self._clean_up(rollout, old)
+
+    def _paused(self, conditions: list[Data], *, paused: bool) -> list[Data]:
+        """Return the conditions with Progressing saying that the deployment was paused, or resumed.
+
+        Rules: upstream ``checkPausedConditions``.
+        """
+        known = next((entry.get("reason") for entry in conditions if entry.get("type") == "Progressing"), "")
+        if known == "ProgressDeadlineExceeded" or paused is (known == "DeploymentPaused"):
+            return conditions
+        word = "paused" if paused else "resumed"
+        condition = ("Progressing", "Unknown", f"Deployment{word.capitalize()}", f"Deployment is {word}")
+        return self.context.with_condition(conditions, *condition, updated=True)
 
     def _progress(self, item: Item, rollout: Rollout, status: Data, name: str, *, complete: bool) -> list[Data]:
         """Return the conditions with Progressing set: progressed, complete, or past the deadline."""

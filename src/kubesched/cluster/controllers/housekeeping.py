@@ -1,4 +1,4 @@
-"""Small loops that keep a cluster in order: default service accounts, and removal of left-over objects.
+"""Small loops that keep a cluster in order: objects that each namespace has, and removal of left-over objects.
 
 Pods are collected on deleted nodes and when too many have finished; rules: upstream ``gc_controller.go``, driven by
 events and timers instead of a period. The store deletes dependents when it removes their owner. Dependents that are
@@ -7,9 +7,10 @@ created later, or imported without their owner, are found here.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, ClassVar, Final
 
 from kubesched.api.kinds import (
+    CONFIG_MAPS,
     JOBS,
     NAMESPACES,
     NODES,
@@ -18,6 +19,7 @@ from kubesched.api.kinds import (
     RESOURCE_CLAIMS,
     REVISIONS,
     SERVICE_ACCOUNTS,
+    Kind,
     kind_of,
 )
 from kubesched.api.types import OwnerReference
@@ -27,9 +29,8 @@ from .base import Controller, ObjectController
 from .context import BY_NODE, Context, data_of, owners_of
 from .pods import is_finished
 
-__all__ = ["ABSENT_OWNER", "COLLECTED", "GarbageCollector", "PodGarbage", "ServiceAccounts"]
+__all__ = ["ABSENT_OWNER", "COLLECTED", "GarbageCollector", "PodGarbage", "RootCertificates", "ServiceAccounts"]
 
-_DEFAULT: Final = "default"
 _FINISHED, _NODE = "finished", "node:"
 #: Kinds whose objects are deleted when none of their owners exists.
 COLLECTED: Final = (PODS, REPLICA_SETS, JOBS, REVISIONS, RESOURCE_CLAIMS)
@@ -38,7 +39,38 @@ COLLECTED: Final = (PODS, REPLICA_SETS, JOBS, REVISIONS, RESOURCE_CLAIMS)
 ABSENT_OWNER: Final = "kubesched.io/owner-absent"
 
 
-class ServiceAccounts(ObjectController):
+class _InEachNamespace(ObjectController):
+    """Controller that keeps one object in each namespace: creates it, and writes it again when it was changed."""
+
+    kind = NAMESPACES
+    #: Kind and name of the object.
+    made: ClassVar[Kind]
+    object_name: ClassVar[str]
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._made = context.watch(self.made, self._made_changed)
+
+    def wanted(self) -> dict[str, Any]:
+        """Return the members that the object has, besides its metadata."""
+        return {}
+
+    def _made_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
+        if item.name == self.object_name:
+            self.queue.add(item.namespace)
+
+    async def reconcile_object(self, item: Item) -> None:
+        if self.context.is_going(item):
+            return
+        known, wanted = self._made.get(f"{item.name}/{self.object_name}"), self.wanted()
+        if known is None:
+            with tolerate("AlreadyExists"):
+                await self.context.create(self.made, item.name, {"metadata": {"name": self.object_name}, **wanted})
+        elif any(data_of(known).get(name) != value for name, value in wanted.items()):
+            await self.context.update(known, {**data_of(known), **wanted})
+
+
+class ServiceAccounts(_InEachNamespace):
     """Controller that creates the account ``default`` of each namespace, and again when it was deleted.
 
     Clients wait for this account.
@@ -48,20 +80,22 @@ class ServiceAccounts(ObjectController):
 
     name = "serviceaccount"
     component = "service-account-controller"
-    kind = NAMESPACES
+    made, object_name = SERVICE_ACCOUNTS, "default"
 
-    def __init__(self, context: Context) -> None:
-        super().__init__(context)
-        self._accounts = context.watch(SERVICE_ACCOUNTS, self._account_changed)
 
-    def _account_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
-        if new is None and item.name == _DEFAULT:
-            self.queue.add(item.namespace)
+class RootCertificates(_InEachNamespace):
+    """Controller of the ConfigMap ``kube-root-ca.crt`` of each namespace: the authority that signed the API server's
+    certificate.
 
-    async def reconcile_object(self, item: Item) -> None:
-        if not self.context.is_going(item) and self._accounts.get(f"{item.name}/{_DEFAULT}") is None:
-            with tolerate("AlreadyExists"):
-                await self.context.create(SERVICE_ACCOUNTS, item.name, {"metadata": {"name": _DEFAULT}})
+    Rules: upstream ``rootcacertpublisher``.
+    """
+
+    name = "root-ca-certificate-publisher"
+    component = "root-ca-cert-publisher"
+    made, object_name = CONFIG_MAPS, "kube-root-ca.crt"
+
+    def wanted(self) -> dict[str, Any]:
+        return {"data": {"ca.crt": self.context.settings.root_ca or ""}}
 
 
 class PodGarbage(Controller):

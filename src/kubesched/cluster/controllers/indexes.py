@@ -62,6 +62,11 @@ class Indexes:
         """First and last index of each range, in order."""
         return list(zip(self._firsts, self._lasts, strict=True))
 
+    def common(self, other: Indexes) -> int:
+        """Return the number of indexes that are in both sets."""
+        pairs = ((one, two) for one in self.ranges() for two in other.ranges())
+        return sum(max(0, min(one[1], two[1]) - max(one[0], two[0]) + 1) for one, two in pairs)
+
     def union(self, more: Iterable[int]) -> Indexes:
         """Return the set with more indexes added."""
         return Indexes([*self.ranges(), *((index, index) for index in more)])

@@ -2,7 +2,7 @@
 
 Pods carry the finalizer ``batch.kubernetes.io/job-tracking`` until they are counted, so that no deleted pod is lost
 from the count. ``status.uncountedTerminatedPods`` holds the pods being counted. Rules: upstream ``job_controller.go``.
-Left out: success and failure policies, per-index backoff, pod replacement policy.
+Policies are in :mod:`.job_policies`.
 
 A job that is deleted in the background is removed before its pods; one that is deleted with ``--cascade=orphan`` leaves
 its pods behind. Nothing would count these pods, so ``JobOrphans`` removes their finalizer.
@@ -26,6 +26,8 @@ from .base import ObjectController, WorkloadController
 from .context import Context, Data, controller_of, data_of, owner_key, spec_of, status_of
 from .indexes import Indexes
 from .job_groups import JobGroups
+from .job_policies import FailedIndexes, failure_rule, met_criteria
+from .ownership import Ownership
 from .pods import is_finished, is_ready, pod_body
 
 __all__ = ["COMPLETION_INDEX", "TRACKING", "JobOrphans", "Jobs", "completed_indexes", "finished_as"]
@@ -35,6 +37,11 @@ COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 TRACKING: Final = "batch.kubernetes.io/job-tracking"
 _FIRST_BACKOFF: Final = 10.0
 _LONGEST_BACKOFF: Final = 600.0
+
+
+def _delay(failures: int) -> float:
+    """Return the seconds until a pod may be made after some failures: 10 s, doubling, at most 10 minutes."""
+    return min(_FIRST_BACKOFF * 2.0 ** min(failures - 1, 30), _LONGEST_BACKOFF)
 
 
 def _end_of(data: Data) -> Data:
@@ -111,11 +118,19 @@ class Count:
         self.going: list[Item] = []
         self.to_release: list[Item] = []
         self.newly_failed = False
+        #: Text of the failure by the pod failure policy; empty if the job goes on.
+        self.failure = ""
+        spec, failed = data.get("spec") or {}, []
         self.busy_indexes: set[int | None] = set()
         for item in pods:
             pod: Pod = item.typed
             phase, index = pod.status.phase, index_of(pod)
             tracked = TRACKING in pod.metadata.finalizers
+            rule = failure_rule(spec, item) if phase == "Failed" else None
+            if phase == "Failed" and index is not None:
+                failed.append((index, item))
+            if rule is not None and rule.action == "FailJob":
+                self.failure = self.failure or rule.text
             if phase == "Succeeded" and tracked:
                 if self.indexed and (index is None or index in newly or index in self._noted):
                     self.to_release.append(item)  # another pod has already completed this index
@@ -123,12 +138,17 @@ class Count:
                 if index is not None:
                     newly.add(index)
                 self._end(item, "succeeded")
+            elif tracked and rule is not None and rule.action == "Ignore":
+                self.to_release.append(item)
+                self.newly_failed = True  # the next pod waits all the same
             elif tracked and (phase == "Failed" or (is_going(item) and not pod.spec.node_name)):
                 # A pod that never reached a node has nothing to stop. It is gone as soon as its finalizer is removed.
                 self._end(item, "failed")
             elif not is_finished(pod):
                 (self.going if is_going(item) else self.active).append(item)
                 self.busy_indexes.add(index)
+        #: Failures by index, of a job that limits them so.
+        self.by_index = FailedIndexes(data, failed) if spec.get("backoffLimitPerIndex") is not None else None
         #: Indexes completed by the status, and by pods that have succeeded since.
         self.completed = self._noted.union(newly)
         self.failed = int(status.get("failed") or 0) + len(self.uncounted["failed"])
@@ -151,6 +171,8 @@ class Count:
         result: dict[str, Any] = {"succeeded": self.succeeded or None, "failed": self.failed or None}
         if self.indexed:
             result["completedIndexes"] = str(self.completed) or None
+        if self.by_index is not None:
+            result["failedIndexes"] = str(self.by_index.over)
         return result
 
 
@@ -163,6 +185,7 @@ class Jobs(WorkloadController):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._last_failure: dict[str, float] = {}
+        self._ownership = Ownership(self, context.pods, finalizers=(TRACKING,))
         self._groups = JobGroups(context, self) if "WorkloadWithJob" in context.settings.features else None
 
     async def reconcile_object(self, item: Item) -> None:
@@ -171,10 +194,12 @@ class Jobs(WorkloadController):
             await _release(self.context, pods)
             await self._expire(item)
             return
+        await self._ownership.settle(item)
+        pods = self.context.owned_pods(item.uid)
         count = Count(data_of(item), pods, self.context.is_going)
         if count.newly_failed:
             self._last_failure[item.uid] = self.context.now()
-        if any(count.uncounted.values()):
+        if any(count.uncounted.values()) or count.to_release:
             item = await self._count(item, count)
         if verdict := self._verdict(item, count):
             await self._end(item, count, *verdict)
@@ -196,6 +221,8 @@ class Jobs(WorkloadController):
     def _verdict(self, item: Item, count: Count) -> tuple[str, str, str] | None:
         """Return type, reason and message of the condition that ends the job; None while the job goes on."""
         spec, begun = spec_of(item), status_of(item).get("startTime")
+        if count.failure:
+            return "Failed", "PodFailurePolicy", count.failure
         if count.failed > int(spec.get("backoffLimit", 6)):
             return "Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit"
         deadline, completions = spec.get("activeDeadlineSeconds"), spec.get("completions")
@@ -204,6 +231,15 @@ class Jobs(WorkloadController):
             if left <= 0:
                 return "Failed", "DeadlineExceeded", "Job was active longer than specified deadline"
             self.queue.add_after(item.key, left)
+        if count.by_index is not None:
+            over, most = len(count.by_index.over), spec.get("maxFailedIndexes")
+            if most is not None and over > int(most):
+                text = "Job has exceeded the specified maximal number of failed indexes"
+                return "Failed", "MaxFailedIndexesExceeded", text
+            if over and over + count.succeeded >= int(completions or 0):
+                return "Failed", "FailedIndexes", "Job has failed indexes"
+        if count.indexed and (text := met_criteria(spec, count.completed)):
+            return "Complete", "SuccessPolicy", text
         if completions is None:
             enough = count.succeeded > 0 and not count.active and not count.going
         else:
@@ -253,8 +289,11 @@ class Jobs(WorkloadController):
         if completions is None:
             wanted = min(parallelism, len(count.active)) if count.succeeded else parallelism
         else:
-            wanted = min(parallelism, max(0, int(completions) - count.succeeded))
+            over = len(count.by_index.over) if count.by_index is not None else 0
+            wanted = min(parallelism, max(0, int(completions) - count.succeeded - over))
         missing = wanted - len(count.active)
+        if missing > 0 and spec.get("podReplacementPolicy") == "Failed":
+            missing = max(0, missing - len(count.going))  # a pod is replaced once it has ended
         if missing < 0:
             ranked = sorted(count.active, key=lambda pod: (bool(pod.typed.spec.node_name), is_ready(pod.typed)))
             for pod in ranked[:-missing]:
@@ -269,9 +308,10 @@ class Jobs(WorkloadController):
         indexes: Iterable[int | None] = repeat(None)
         if count.indexed:
             free = completed_indexes(data_of(item)).missing(int(completions or 0))
-            indexes = (index for index in free if index not in count.busy_indexes)
+            indexes = (index for index in free if index not in count.busy_indexes and self._may_run(item, count, index))
         for index in islice(indexes, min(missing, burst)):
-            await self._create(item, index, group)
+            more = count.by_index.annotations(index) if count.by_index is not None and index is not None else {}
+            await self._create(item, index, group, more)
         if missing > burst:
             self.queue.add(item.key)  # the next reconcile does the rest; after a refusal, the next try does
 
@@ -280,15 +320,26 @@ class Jobs(WorkloadController):
         await _release(self.context, [pod])
         await self.delete_owned(item, pod)
 
+    def _may_run(self, item: Item, count: Count, index: int) -> bool:
+        """True if an index may have a pod now. After a failure of it, the job is reconciled again when it may."""
+        if count.by_index is None:
+            return True
+        failures, ended = count.by_index.last(index)
+        left = ended + _delay(failures) - self.context.now() if failures else 0.0
+        if index in count.by_index.over or left > 0:
+            if index not in count.by_index.over:
+                self.queue.add_after(item.key, left)
+            return False
+        return True
+
     def _backoff(self, item: Item, count: Count) -> float:
         """Return the seconds until the next pod may be made after failures: 10 s, doubling, at most 10 minutes."""
         last = self._last_failure.get(item.uid)
-        if last is None or not count.failed:
+        if last is None or count.by_index is not None:
             return 0.0
-        delay = min(_FIRST_BACKOFF * 2.0 ** min(count.failed - 1, 30), _LONGEST_BACKOFF)
-        return last + delay - self.context.now()
+        return last + _delay(max(1, count.failed)) - self.context.now()
 
-    async def _create(self, item: Item, index: int | None, group: str) -> None:
+    async def _create(self, item: Item, index: int | None, group: str, annotations: dict[str, str]) -> None:
         name, number = item.name, {}
         template = spec_of(item).get("template") or {}
         spec: Data = {"restartPolicy": "Never", **(template.get("spec") or {})}
@@ -298,7 +349,7 @@ class Jobs(WorkloadController):
         if group:
             spec = {**spec, "schedulingGroup": {"podGroupName": group}}
         labels = job_labels(item.name, item.uid) | number
-        fields: Data = {"labels": labels, "annotations": number, "finalizers": [TRACKING], "spec": spec}
+        fields: Data = {"labels": labels, "annotations": number | annotations, "finalizers": [TRACKING], "spec": spec}
         await self.create_owned(item, PODS, pod_body(item, template, generate=f"{name}-", **fields))
 
     async def _write_counts(self, item: Item, count: Count) -> None:
@@ -323,6 +374,8 @@ class Jobs(WorkloadController):
         if count.indexed:
             known = Indexes([*completed_indexes(data_of(item)).ranges(), *count.completed.ranges()])
             status["completedIndexes"] = str(known) or None
+        if count.by_index is not None:
+            status["failedIndexes"] = str(count.by_index.over)
         await self.context.write_status(item, status)
         if changed:
             await self.record(item, NORMAL, word, f"Job {word.lower()}")

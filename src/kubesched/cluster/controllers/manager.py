@@ -28,7 +28,7 @@ from .daemon_sets import DaemonSets
 from .deployments import Deployments
 from .device_driver import DeviceDriver
 from .endpoint_slices import EndpointSlices
-from .housekeeping import GarbageCollector, PodGarbage, ServiceAccounts
+from .housekeeping import GarbageCollector, PodGarbage, RootCertificates, ServiceAccounts
 from .jobs import JobOrphans, Jobs
 from .node_lifecycle import NodeLifecycle
 from .pod_groups import PodGroupProtection
@@ -49,7 +49,8 @@ DEVICES: Final[tuple[type[Controller], ...]] = (ResourceClaims, DeviceDriver, De
 #: Controllers for failures, drains and removals of nodes, in clusters without controllers of workloads.
 NODE_LIFE: Final[tuple[type[Controller], ...]] = (Budgets, NodeLifecycle, TaintEviction, PodGarbage)
 
-#: Every controller, in the order in which they are notified of changes.
+#: Every controller, in the order in which they are notified of changes; :class:`.RootCertificates` runs beside an API
+#: server only.
 ALL: Final[tuple[type[Controller], ...]] = (
     Deployments,
     ReplicaSets,
@@ -70,6 +71,7 @@ ALL: Final[tuple[type[Controller], ...]] = (
     PodGarbage,
     GarbageCollector,
 )
+_KNOWN: Final[tuple[type[Controller], ...]] = (*ALL, RootCertificates)
 
 
 class ControllerManager:
@@ -94,7 +96,7 @@ class ControllerManager:
     ) -> None:
         self.context = Context(client, clock, rng, settings or ControllerSettings())
         self.problems = self.context.problems
-        known = {controller.name: controller for controller in ALL}
+        known = {controller.name: controller for controller in _KNOWN}
         self.controllers: dict[str, Controller] = {}
         for wanted in controllers:
             if isinstance(wanted, str) and wanted not in known:

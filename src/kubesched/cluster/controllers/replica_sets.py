@@ -1,7 +1,6 @@
 """ReplicaSet and ReplicationController: the wanted number of pods of a template.
 
-Surplus pods are deleted in upstream's order (``ActivePodsWithRanks``). Orphans are not adopted: only pods that name the
-set as their controller count. Next: the scheduler places the pods that are created here.
+Surplus pods are deleted in upstream's order (``ActivePodsWithRanks``). Next: the scheduler places the pods that are created here.
 """
 
 from __future__ import annotations
@@ -15,7 +14,8 @@ from kubesched.api.selectors import parse_int64
 from kubesched.api.wire import ApiError, Item
 
 from .base import WorkloadController
-from .context import BY_OWNER, controller_of, data_of, spec_of, status_of
+from .context import BY_OWNER, Context, controller_of, data_of, spec_of, status_of
+from .ownership import Ownership
 from .pods import is_finished, is_ready, pod_body, ready_since
 
 __all__ = ["ReplicaSets", "ReplicationControllers"]
@@ -49,7 +49,12 @@ class ReplicaSets(WorkloadController):
     name = "replicaset"
     kind = REPLICA_SETS
 
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._ownership = Ownership(self, context.pods, is_wanted=lambda pod: not is_finished(pod.typed))
+
     async def reconcile_object(self, item: Item) -> None:
+        await self._ownership.settle(item)
         await self.act_and_report(item, self._manage(item), self._write_status)
 
     async def _manage(self, item: Item) -> None:

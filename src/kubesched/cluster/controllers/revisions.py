@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import msgspec
+
 from kubesched.api.equality import same_json
 from kubesched.api.kinds import REVISIONS
 from kubesched.api.wire import Item
@@ -57,9 +59,10 @@ class Revisions:
             name = f"{owner.name}-{template_hash(template, collisions)}"
             collisions += 1
         labels = {**((template.get("metadata") or {}).get("labels") or {}), REVISION_LABEL: self.label(owner, name)}
+        data = {"spec": {"template": {"$patch": "replace", **template}}}
         body: Data = {
             "metadata": {"name": name, "labels": labels, "ownerReferences": [owner_reference(owner)]},
-            "data": {"spec": {"template": {"$patch": "replace", **template}}},
+            "data": msgspec.json.decode(msgspec.json.encode(data, order="sorted")),  # as Go writes maps
             "revision": number,
         }
         return await self._context.create(REVISIONS, owner.namespace, body)

@@ -10,6 +10,7 @@ with needing("the API server of an embedded cluster", "server"):
     from .access_files import KUBECONFIG_NAME, CertificateFiles, make_certificates, write_kubeconfig
     from .bodies import PROTOBUF, decode_body
     from .origins import Origins, is_loopback
+    from .published import publish_address
     from .server import HttpServer
 
 __all__ = [
@@ -21,5 +22,6 @@ __all__ = [
     "decode_body",
     "is_loopback",
     "make_certificates",
+    "publish_address",
     "write_kubeconfig",
 ]

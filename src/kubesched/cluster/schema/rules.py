@@ -67,8 +67,12 @@ class FieldRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class _Default:
-    """Default of a field: ``value`` as JSON, for objects of which ``applies`` is true."""
+    """Default of a field: ``value`` as JSON, for objects of which ``applies`` is true.
 
+    The object of the field is found by the names ``within``, from the one that is filled.
+    """
+
+    within: tuple[str, ...]
     field: str
     value: bytes
     zero: bool
@@ -134,8 +138,11 @@ def type_rules() -> dict[str, TypeRules]:
             given = dict(word.partition("=")[::2] for word in said.split())
             applies = _condition_of_default(given.pop("if", ""))
             if "default" in given:
-                default = given["default"].encode()
-                found[owner].defaults.append(_Default(path, default, "zero" in given, applies))
+                *within, name = path.split(".")
+                default = _Default(tuple(within), name, given["default"].encode(), "zero" in given, applies)
+                found[owner].defaults.append(default)
+                if within:  # a default for one kind; the checks are in the lines of the field's own type
+                    continue
                 given["default"] = "" if " if=" in said else given["default"]
             words[owner, path] |= given
         else:  # an exclamation mark
@@ -218,9 +225,12 @@ def fill_defaults(type_: str, data: Data) -> None:
     """Fill in, in place, the defaults of an object of a type and of its parts. Its form must have been checked."""
     defaults, held = _to_fill(type_)
     for default in defaults:
-        found = data.get(default.field)
-        if (found is None or found == "" or (default.zero and not found)) and default.applies(data):
-            data[default.field] = msgspec.json.decode(default.value)
+        place = data
+        for name in default.within:
+            place = place.get(name) or {}
+        found = place.get(default.field)
+        if (found is None or found == "" or (default.zero and not found)) and default.applies(place):
+            place[default.field] = msgspec.json.decode(default.value)
     for name, shape, inner in held:
         value = data.get(name)
         if value is not None and not shape:

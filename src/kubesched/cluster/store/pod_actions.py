@@ -184,8 +184,25 @@ class PodActions:
         data = pod.data()
         if not _needs_no_consent(data) and (budget := self._budget_of(pod)) is not None:
             self._charge(budget, data, dry_run=options.get("dry_run", False))
+        if not options.get("dry_run"):
+            pod = self._condemned(pod)
+            options["resource_version"] = ""  # it was checked, and the condition changed it
         self._deletion.delete(pod, **options)
         self._records.settle_later()
+
+    def _condemned(self, pod: Stored) -> Stored:
+        """Return a pod with the condition that says why it ends. Rules: upstream ``addConditionAndDeletePod``."""
+        document = pod.document()
+        status, generation = open_section(document, "status") or {}, document["metadata"].get("generation")
+        if has_condition({"status": status}, "DisruptionTarget"):
+            return pod
+        condition = {"type": "DisruptionTarget", "status": "True", "lastTransitionTime": self._records.now()}
+        condition |= {"reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"}
+        if generation:
+            condition["observedGeneration"] = generation
+        others = [one for one in status.get("conditions") or () if one.get("type") != condition["type"]]
+        document["status"] = {**status, "conditions": [*others, condition]}
+        return self._records.commit(PODS, document, pod, same_metadata=True)
 
     def _budget_of(self, pod: Stored) -> Stored | None:
         found = []

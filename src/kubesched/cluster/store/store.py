@@ -397,6 +397,8 @@ class Store(Records):
         if changed:
             check_form(kind, encode_clean({name: after[name] for name in changed if name in after}))
             checked_spec_change(self.admission, old, before, after, changed, causes, resize=subresource == "resize")
+            # Labels may be filled in from a template.
+            has_new_metadata = has_new_metadata and not same_json(metadata, before["metadata"])
             if kind is SERVICES and "spec" in changed:
                 self._services.assign(after, old, causes)
             same_spec = same_section(before.get("spec"), after.get("spec"))

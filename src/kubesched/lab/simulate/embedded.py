@@ -21,7 +21,14 @@ from kubesched.base.times import Clock
 from kubesched.client.event_writer import CACHE_SIZE
 from kubesched.client.events import REFRESH_SECONDS
 from kubesched.client.port import ApiPort
-from kubesched.cluster.controllers import ALL, Attachments, Controller, ControllerManager, ControllerSettings
+from kubesched.cluster.controllers import (
+    ALL,
+    Attachments,
+    Controller,
+    ControllerManager,
+    ControllerSettings,
+    RootCertificates,
+)
 from kubesched.cluster.kubelets import HollowKubelets, Stage
 from kubesched.cluster.store import Faults, InProcessClient, Store
 from kubesched.explain import Explainer
@@ -72,6 +79,7 @@ class Embedded:
         observers: Sequence[AttemptObserver] = (),
         taint_new_nodes: bool = False,
         with_faults: bool = True,
+        root_ca: str | None = None,
     ) -> None:
         """Build the parts; must be called in a running event loop.
 
@@ -83,6 +91,9 @@ class Embedded:
         ``controllers`` also runs controllers of :mod:`kubesched.cluster.controllers`: all, or the ones that it names.
         ``kubelet_options`` are passed on to :class:`~kubesched.cluster.kubelets.hollow.HollowKubelets`. ``stages``
         are rules for times and failures of pods and storage, for both.
+
+        ``root_ca`` is the authority of the API server's certificate, as PEM text, which may be empty. If it is given, each
+        namespace has it in the ConfigMap ``kube-root-ca.crt``.
 
         Without ``with_faults`` no faults can be injected, and no data is kept for them.
 
@@ -125,7 +136,7 @@ class Embedded:
         self._replaced: asyncio.Future[None] | None = None
         chosen = ALL if controllers is True else tuple(controllers or ())
         self.kubelets = self._new_kubelets(_split(rng), chosen, stages, kubelet_options or {}) if kubelets else None
-        self.controllers = self._new_controllers(_split(rng), chosen, stages, gates) if chosen else None
+        self.controllers = self._new_controllers(_split(rng), chosen, stages, gates, root_ca) if chosen else None
         #: Supervisor of all tasks that run here; callers may add tasks.
         self.tasks = Supervisor("embedded cluster")
 
@@ -137,7 +148,12 @@ class Embedded:
         return HollowKubelets(self.client, self.clock, rng=rng, stages=stages, **options)
 
     def _new_controllers(
-        self, rng: random.Random, chosen: _Chosen, stages: Sequence[Stage], gates: FeatureGates
+        self,
+        rng: random.Random,
+        chosen: _Chosen,
+        stages: Sequence[Stage],
+        gates: FeatureGates,
+        root_ca: str | None,
     ) -> ControllerManager:
         settings = ControllerSettings(
             # Among few controllers, finished pods are kept: they are the result of a run.
@@ -145,8 +161,10 @@ class Embedded:
             stages=tuple(stages),
             device_taint_rules=gates.enabled("DRADeviceTaintRules"),
             features=gates.among(GATES),
+            root_ca=root_ca,
         )
-        return ControllerManager(self.client, self.clock, rng, chosen, settings=settings)
+        running = chosen if root_ca is None else (*chosen, RootCertificates)
+        return ControllerManager(self.client, self.clock, rng, running, settings=settings)
 
     async def start(self, *, scheduler: bool = True) -> None:
         """Start everything (optionally without the scheduler). Returns when all parts have read the store.
