@@ -17,12 +17,11 @@ from typing import Final
 
 import numpy as np
 
-from kubesched.api.quantity import parse_quantity
-
 from .bounds import Floats, Problem, lower_bound
+from .choices import Choice, Rules
 from .site import Site
 
-__all__ = ["EFFORT", "Choice", "Purchase", "Rules", "buy"]
+__all__ = ["EFFORT", "Purchase", "Steps", "Verify", "Waiting", "buy"]
 
 #: Most placements of pods that are tried in a search, by default.
 EFFORT: Final = 100_000
@@ -38,8 +37,6 @@ _MOST_DOUBLINGS: Final = 6
 #: Most repairs of a choice that leaves pods without a node.
 _MOST_REPAIRS: Final = 16
 
-#: Number of new nodes of each group.
-Choice = tuple[int, ...]
 #: Pod that has no node, as (number of the demand, name); the number is -1 for a pod that was evicted.
 Waiting = tuple[int, str]
 #: Choices whose nodes come one after another, each when the pods have settled on those before.
@@ -47,25 +44,6 @@ Steps = tuple[Choice, ...]
 #: Function that runs the whole cluster with the nodes of some steps. It returns the pods, apart from the given ones, that
 #: have no node then.
 Verify = Callable[[Steps, set[Waiting]], list[Waiting]]
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """Bounds of a choice: least and most nodes by group, and limits that groups have in common.
-
-    ``shared``: for each pool and resource, the amount of a node of each group, and the amount that is left.
-    """
-
-    least: Choice
-    most: Choice
-    shared: tuple[tuple[tuple[int, ...], int], ...] = ()
-
-    def allow(self, choice: Sequence[int]) -> bool:
-        within = all(low <= one <= high for low, one, high in zip(self.least, choice, self.most, strict=True))
-        return within and all(
-            sum(amount * one for amount, one in zip(amounts, choice, strict=True)) <= left
-            for amounts, left in self.shared
-        )
 
 
 @dataclass(slots=True)
@@ -514,21 +492,3 @@ def _by_price(search: _Search, best: Choice, least: float) -> Iterator[Choice | 
                 if rank <= top:
                     heapq.heappush(heap, (rank, group))
     yield None
-
-
-def shared_limits(
-    pools: Sequence[str],
-    limits: Sequence[dict[str, str]],
-    amounts: Sequence[dict[str, int]],
-    used: dict[str, dict[str, int]],
-) -> tuple[tuple[tuple[int, ...], int], ...]:
-    """Return the rows of :class:`Rules` for groups' pools: ``used`` are the amounts of existing nodes by pool."""
-    rows = []
-    for pool in dict.fromkeys(filter(None, pools)):
-        inside = [index for index, one in enumerate(pools) if one == pool]
-        for name, text in limits[inside[0]].items():
-            quantity = parse_quantity(text)
-            most = quantity.milli() if name == "cpu" else quantity.value()
-            each = tuple(amounts[index].get(name, 0) if index in inside else 0 for index in range(len(pools)))
-            rows.append((each, most - used.get(pool, {}).get(name, 0)))
-    return tuple(rows)

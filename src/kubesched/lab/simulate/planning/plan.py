@@ -27,8 +27,9 @@ from ..results.result import NodeUse, Stopped
 from ..run.own_thread import outside_any_loop
 from ..run.simulation import Session, simulate
 from ..run.virtual_time import run_virtual
-from .buying import EFFORT, Purchase, Rules, Steps, Waiting, buy, shared_limits
+from .buying import EFFORT, Purchase, Steps, Waiting, buy
 from .capacity import QUIET, sizes_of
+from .choices import Rules, shared_limits
 from .plan_report import Bought, NewNode, Plan
 from .site import Site, daemon_pods, pending_pods
 from .timeless import timeless
