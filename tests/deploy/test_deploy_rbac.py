@@ -42,6 +42,11 @@ GRANTED = permissions(SHIPPED, ("kube-system", "kubesched"))
 
 #: Permissions that are shipped and not used, and why.
 KEPT = {
+    **{
+        Permission(group, "podgroups", verb): "the plugin PodGroupMigration needs it, which is in no default profile"
+        for group in ("scheduling.volcano.sh", "scheduling.x-k8s.io")
+        for verb in ("list", "watch")
+    },
     Permission("resource.k8s.io", "resourceclaims/binding", "update"): (
         "upstream grants patch and update together; a plugin of the user's that writes the status of claims by PUT needs both"
     ),

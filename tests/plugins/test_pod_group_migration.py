@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 import kubesched
-from kubesched.api.kinds import COSCHEDULING_GROUPS, DEFINITIONS, NODES, POD_GROUPS, PODS, VOLCANO_GROUPS, Kind
+from kubesched.api.kinds import COSCHEDULING_GROUPS, DEFINITIONS, EVENTS, NODES, POD_GROUPS, PODS, VOLCANO_GROUPS, Kind
 from kubesched.api.wire import MERGE_PATCH, ApiError
 from kubesched.base.times import FixedClock
 from kubesched.cluster.http.catalog import Catalog
@@ -37,6 +37,7 @@ CONFIG = {
         {"schedulerName": "plain"},
     ],
 }
+KUEUE = {"kueue.x-k8s.io/pod-group-total-count": "6"}
 GATES = dict.fromkeys(("GenericWorkload", "GangScheduling", "WorkloadAwarePreemption"), True)
 
 
@@ -233,6 +234,42 @@ def test_a_group_has_the_priority_of_its_members_and_evicts_as_a_whole() -> None
             assert groups["default/train"].priority == 10
             assert list(groups) == ["default/train"]
             assert [name for name in placed(cluster) if name.startswith("high")] == ["high-0", "high-1", "high-2"]
+
+    run_virtual(main())
+
+
+def test_two_groups_without_a_uid_evict_at_the_same_time() -> None:
+    async def main() -> None:
+        cluster = embedded()
+        async with cluster.running():
+            make(cluster, *(pod(f"low-{number}", terminationGracePeriodSeconds=0) for number in range(4)))
+            await asyncio.sleep(5)
+            for name in ("a", "b"):
+                cluster.store.create(VOLCANO_GROUPS, "default", {"metadata": {"name": name}, "spec": {"minMember": 2}})
+                for number in range(2):
+                    named = {"scheduling.k8s.io/group-name": name}
+                    body = pod(f"{name}-{number}", {}, named, priority=10, schedulerName="volcano")
+                    cluster.store.create(PODS, "default", body)
+            await asyncio.sleep(60)
+            assert placed(cluster) == ["a-0", "a-1", "b-0", "b-1"]
+            notes = {one.data()["note"] for one in cluster.store.list(EVENTS).items if "Preempted" in str(one.data())}
+            assert notes == {f"Preempted by podgroup default/{name} on node cluster" for name in ("a", "b")}
+
+    run_virtual(main())
+
+
+def test_members_that_share_a_spec_share_it_in_their_group_too() -> None:
+    async def main() -> None:
+        cluster = embedded()
+        async with cluster.running():
+            members = [
+                pod(f"p{number}", {"kueue.x-k8s.io/pod-group-name": f"g{number % 2}"}, KUEUE) for number in range(12)
+            ]
+            make(cluster, *members, cpu="5")
+            await asyncio.sleep(5)
+            specs = {id(each.spec): each.spec for each in cluster.scheduler.informers.pods.values()}
+            groups = [spec.scheduling_group.pod_group_name for spec in specs.values() if spec.scheduling_group]
+            assert sorted(groups) == ["g0", "g1"]
 
     run_virtual(main())
 

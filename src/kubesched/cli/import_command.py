@@ -84,10 +84,16 @@ async def from_server(kubeconfig: str, context: str | None, *, quiet: bool, dele
                     continue
                 # Who may not read quotas gets an answer without them.
                 with tolerate(404, 403) if kind == RESOURCE_QUOTAS else tolerate(404):
-                    found.objects += [
-                        Manifest(kind, {**data, "apiVersion": kind.api_version, "kind": kind.kind}, kubeconfig)
-                        async for data in _list(transport, kind)
-                    ]
+                    try:
+                        found.objects += [
+                            Manifest(kind, {**data, "apiVersion": kind.api_version, "kind": kind.kind}, kubeconfig)
+                            async for data in _list(transport, kind)
+                        ]
+                    except ApiError as error:
+                        if error.code != 403 or not kind.custom:
+                            raise
+                        # A server refuses a kind that it does not have, too, to a role without a rule for it.
+                        found.warnings.append(f"{kind.group_resource} were not read: {error}")
                 bar.update(number, len(IMPORTED_KINDS))
     return import_manifests(found, deleting=deleting)
 

@@ -10,12 +10,12 @@ Callers: :class:`.informers.Informers` and :class:`.scheduler.Scheduler`, if a p
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from kubesched.api.groups import PodGroup, group_key
-from kubesched.api.types import Pod, PodSchedulingGroup
+from kubesched.api.types import Pod, PodSchedulingGroup, PodSpec
 
 from .core.port import Informer, InformerHandler
 from .framework.gated_fields import PodView
@@ -24,12 +24,29 @@ from .nodes.pod_groups import PodGroupStates
 
 __all__ = ["GroupSources", "ReadGroups", "grouped_view"]
 
+#: Most specs with a group that are remembered; at this number all are forgotten.
+_MOST_SPECS: Final = 1 << 10
+
 
 def grouped_view(readers: Mapping[str, GroupReader], before: PodView | None) -> PodView:
     """Return the function that shows a pod with the group that the reader of its profile finds.
 
-    ``readers`` are by scheduler name; pods of other schedulers stay as they are. ``before`` is applied first.
+    ``readers`` are by scheduler name; pods of other schedulers stay as they are. ``before`` is applied first. Members
+    of one group that share a spec share it afterwards, too, so that what depends on the spec is found once.
     """
+    #: Spec and the same with a group, by the spec's identity, which nothing else can have while the spec is kept.
+    known: dict[tuple[int, str], tuple[PodSpec, PodSpec]] = {}
+
+    def grouped(spec: PodSpec, name: str) -> PodSpec:
+        key = (id(spec), name)
+        if (found := known.get(key)) is not None:
+            return found[1]
+        made = msgspec.structs.replace(spec, scheduling_group=PodSchedulingGroup(pod_group_name=name))
+        if not spec.node_name:  # specs with a node are not shared
+            if len(known) >= _MOST_SPECS:
+                known.clear()
+            known[key] = spec, made
+        return made
 
     def seen(pod: Pod) -> Pod:
         if before is not None:
@@ -40,8 +57,7 @@ def grouped_view(readers: Mapping[str, GroupReader], before: PodView | None) -> 
         name = reader.group_name(pod)
         if not name:
             return pod
-        spec = msgspec.structs.replace(pod.spec, scheduling_group=PodSchedulingGroup(pod_group_name=name))
-        return msgspec.structs.replace(pod, spec=spec)
+        return msgspec.structs.replace(pod, spec=grouped(pod.spec, name))
 
     return seen
 
@@ -61,7 +77,7 @@ class ReadGroups(Mapping[str, PodGroup]):
     """Groups by ``namespace/name``. A PodGroup object comes before objects of other kinds, and these before pods.
 
     Groups that were read have no UID. Their priority is that of a member, as other kinds name a class of which the
-    scheduler does not know the value.
+    scheduler does not know the value. Their members are evicted one by one.
     """
 
     def __init__(
@@ -104,9 +120,10 @@ class ReadGroups(Mapping[str, PodGroup]):
             return group
         if group is None:
             group = self._implied(member)
-        if group is None or not member.priority:
+        if group is None or not (member.priority or group.spec.disruption_mode):
             return group
-        return msgspec.structs.replace(group, spec=msgspec.structs.replace(group.spec, priority=member.priority))
+        spec = msgspec.structs.replace(group.spec, priority=member.priority, disruption_mode=None)
+        return msgspec.structs.replace(group, spec=spec)
 
     def _keys(self) -> dict[str, None]:
         known = [*self._native, *(key for each in self._others for key in each)]

@@ -3,7 +3,7 @@
 The import keeps nodes, pods, and the objects that decide where pods go. It leaves out Secrets and everything else that
 scheduling does not read, quotas (they would refuse new objects), and pods that are being deleted. It also leaves
 out text that may hold a secret or personal words: environment, command, arguments and probes of containers, messages in
-a status, annotations other than Kubernetes' and our own, and parameters of drivers. A node that was unresponsive
+a status, annotations other than Kubernetes', our own and those of groups, and parameters of drivers. A node that was unresponsive
 becomes a failed node; an object without its owners is marked, so that it is not collected. Caller: :mod:`.snapshot_file`.
 """
 
@@ -43,6 +43,14 @@ _ORDER: Final = {line: number for number, line in enumerate(table_lines("kept.tx
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 #: Domains whose annotations are kept, by their endings. Annotations of other domains may hold anything.
 _DOMAINS: Final = (".kubernetes.io", ".k8s.io", ".kubesched.io")
+#: Annotations of other domains that are kept: they are names and numbers of groups of pods.
+_OF_GROUPS: Final = frozenset(
+    {
+        "kueue.x-k8s.io/pod-group-total-count",
+        "scheduling.volcano.sh/group-min-member",
+        "scheduling.volcano.sh/group-name",
+    }
+)
 #: Finalizers that a controller here removes again.
 _FINALIZERS: Final = frozenset(
     {"batch.kubernetes.io/job-tracking", "kubernetes.io/pvc-protection", "kubernetes.io/pv-protection", CLAIM_FINALIZER}
@@ -189,7 +197,8 @@ def _stripped(value: Any, name: str = "") -> Any:
         known = {
             key: value
             for key, value in (result.pop("annotations") or {}).items()
-            if key != _LAST_APPLIED and f".{key.partition('/')[0]}".endswith(_DOMAINS) and "/" in key
+            if key in _OF_GROUPS
+            or (key != _LAST_APPLIED and f".{key.partition('/')[0]}".endswith(_DOMAINS) and "/" in key)
         }
         if known:
             result["annotations"] = known
