@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from operator import attrgetter
 from typing import Any, Final
 
-from kubesched.api.kinds import CLAIMS, PODS, RESOURCE_QUOTAS, Kind
+from kubesched.api.kinds import CLAIMS, PODS, RESOURCE_QUOTAS, SERVICES, Kind
 from kubesched.api.quantity import QuantityError, parse_quantity
 from kubesched.api.requests import is_extended_resource, pod_limit_amounts, pod_request_amounts
 from kubesched.api.types import Affinity, Container, Pod, ResourceRequirements
@@ -47,11 +47,11 @@ class _Quota:
         self.scopes += (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
         self.used: Amounts = dict.fromkeys(self.hard, 0)
 
-    def covers(self, pod: Pod | None) -> bool:
+    def covers(self, item: Stored, pod: Pod | None) -> bool:
         """True if an object counts. Scopes are about pods, so a quota with scopes counts only pods."""
         if pod is None or not self.scopes:
             return not self.scopes
-        given = _scopes_of(pod)
+        given = _scopes_of(item, pod)
         for term in self.scopes:
             value, operator = given.get(term.get("scopeName", "")), term.get("operator", "Exists")
             found = value in (term.get("values") or ()) if operator in ("In", "NotIn") else value is not None
@@ -67,11 +67,13 @@ class _Quota:
         return bool(changed)
 
 
-def _scopes_of(pod: Pod) -> dict[str, str]:
+def _scopes_of(item: Stored, pod: Pod) -> dict[str, str]:
     """Return the scopes of a pod, with its value in each."""
     asks = any(item.resources.requests or item.resources.limits for item in _containers(pod))
-    # Every pod counts as NotTerminating: the typed form lacks activeDeadlineSeconds, and nothing here ends pods by it.
-    scopes = {"NotBestEffort" if asks else "BestEffort": "", "NotTerminating": "", "VolumeAttributesClass": ""}
+    # The typed form lacks the deadline.
+    ends = b'"activeDeadlineSeconds"' in item.raw and "activeDeadlineSeconds" in (item.section("spec") or {})
+    scopes = {"NotBestEffort" if asks else "BestEffort": "", "VolumeAttributesClass": ""}
+    scopes["Terminating" if ends else "NotTerminating"] = ""
     if pod.spec.priority_class_name:
         scopes["PriorityClass"] = pod.spec.priority_class_name
     affinity = pod.spec.affinity or Affinity()
@@ -112,6 +114,13 @@ def _measure(item: Stored) -> tuple[Amounts, Pod | None]:
         return amounts, pod
     if item.kind.group_resource in _BARE:
         amounts[item.kind.plural] = _ONE
+    if item.kind == SERVICES:
+        spec = item.section("spec") or {}
+        ports, balanced = spec.get("ports") or (), spec.get("type") == "LoadBalancer"
+        if balanced and spec.get("allocateLoadBalancerNodePorts") is False:
+            ports = [port for port in ports if port.get("nodePort")]
+        amounts["services.loadbalancers"] = balanced * _ONE
+        amounts["services.nodeports"] = (balanced or spec.get("type") == "NodePort") * len(ports) * _ONE
     if item.kind == CLAIMS:
         spec = item.section("spec") or {}
         storage = _nanos(((spec.get("resources") or {}).get("requests") or {}).get("storage", "0"))
@@ -152,7 +161,7 @@ class Quotas:
         before = _measure(old)[0] if old is not None else {}
         delta = {name: amount - before.get(name, 0) for name, amount in amounts.items()}
         for quota in quotas.values():
-            if not quota.covers(pod):
+            if not quota.covers(probe, pod):
                 continue
             if pod is not None and old is None:
                 self._check_asked(quota, pod, probe)
@@ -198,7 +207,7 @@ class Quotas:
             if one is not None and one.namespace in self._by_namespace:
                 amounts, pod = _measure(one)
                 for quota in self._by_namespace[one.namespace].values():
-                    if one.uid != quota.uid and quota.covers(pod) and quota.add(amounts, sign):
+                    if one.uid != quota.uid and quota.covers(one, pod) and quota.add(amounts, sign):
                         self._mark(quota)
 
     def _quota_changed(self, item: Stored | None, old: Stored | None) -> None:
@@ -214,13 +223,14 @@ class Quotas:
                 del self._by_namespace[subject.namespace]
             return
         if old is not None and old.section("spec") == item.section("spec"):
+            self._mark(quotas[item.name])  # a client may have written the status
             return
         quota = quotas[item.name] = _Quota(item)
         for kind, table in self._records.tables.items():
             if kind.namespaced and kind == table.kind:
                 for one in table.items(item.namespace):
                     amounts, pod = _measure(one)
-                    if quota.covers(pod):
+                    if quota.covers(one, pod):
                         quota.add(amounts, 1)
         self._mark(quota)
 
