@@ -7,10 +7,10 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo clients test test-controlplane matrix campaign fuzz fuzz-cel mutants lint format types layers bench bench-quick conformance sweep shutdown docs reference recordings release-check clean
+.PHONY: help setup demo clients test test-controlplane test-e2e matrix campaign fuzz fuzz-cel mutants lint format types layers bench bench-quick conformance sweep shutdown docs reference recordings release-check clean
 
 help: ## show this list
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 28
+	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1\t\2/' | expand -t 28
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -38,6 +38,9 @@ test: $(STAMP) ## the whole test suite, golden decisions included
 
 test-controlplane: $(STAMP) ## the scheduler process against etcd and kube-apiserver from KUBEBUILDER_ASSETS
 	$(BIN)/python -m pytest -rs tests/controlplane/test_scenarios.py
+
+test-e2e: $(STAMP) ## upstream's e2e.test from E2E_TEST or KUBEBUILDER_ASSETS against `kubesched up` (FOCUS=regex)
+	$(BIN)/python tests/e2e/run_e2e.py --focus '$(FOCUS)'
 
 matrix: $(STAMP) ## every command from the built wheel: the base and each extra, on the newest and the lowest dependencies
 	$(BIN)/python tests/installed/matrix.py

@@ -85,6 +85,15 @@ CHECKS: Final = (
     check("kubesched decisions d.gz", "hollow-00019"),
     check("kubesched audit -f examples/audit", "pod-never-schedulable: shop/report"),
     check("kubesched explain -f examples/explain/two-causes.yaml", "ask for 4 less cpu"),
+    check(
+        "kubesched capacity -f examples/planning/worker.yaml --cluster examples/planning/cluster.yaml",
+        "What stops the next one",
+    ),
+    check(
+        "kubesched plan --node-groups examples/planning/config/groups.yaml --demand examples/planning/config/demand.csv",
+        "the cheapest",
+    ),
+    check("kubesched diff d.gz d.gz", "the same"),
     check("kubesched simulate -f examples/web-shop --nodes 9 --save pods=p.parquet", "hollow-00008", "parquet"),
     check(_SWEEP, "utilisation"),
     check(f"{_SWEEP} --plot sweep.png", "utilisation", "notebook"),

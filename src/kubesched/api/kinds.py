@@ -239,6 +239,26 @@ KINDS: Final[tuple[Kind, ...]] = (
     _k(
         "apiextensions.k8s.io", "CustomResourceDefinition", "customresourcedefinitions", "crd", "crds", namespaced=False
     ),
+    # Stored without effect: nothing here reads them.
+    _k("apiregistration.k8s.io", "APIService", "apiservices", namespaced=False),
+    _k("flowcontrol.apiserver.k8s.io", "FlowSchema", "flowschemas", namespaced=False),
+    _k("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration", "prioritylevelconfigurations", namespaced=False),
+    _k("networking.k8s.io", "ServiceCIDR", "servicecidrs", namespaced=False),
+    _k("networking.k8s.io", "IPAddress", "ipaddresses", "ip", namespaced=False),
+    _k("admissionregistration.k8s.io", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", namespaced=False),
+    _k(
+        "admissionregistration.k8s.io",
+        "ValidatingAdmissionPolicyBinding",
+        "validatingadmissionpolicybindings",
+        namespaced=False,
+    ),
+    _k("admissionregistration.k8s.io", "MutatingAdmissionPolicy", "mutatingadmissionpolicies", namespaced=False),
+    _k(
+        "admissionregistration.k8s.io",
+        "MutatingAdmissionPolicyBinding",
+        "mutatingadmissionpolicybindings",
+        namespaced=False,
+    ),
     # Pod groups of other projects: custom resources elsewhere, read by the plugin PodGroupMigration.
     _k(
         "scheduling.x-k8s.io",

@@ -40,11 +40,14 @@ class QuotaRules:
         self.scopes: list[Mapping[str, Any]] = [{"scopeName": name} for name in spec.get("scopes") or ()]
         self.scopes += (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
 
-    def covers(self, pod: Pod | None) -> bool:
-        """True if an object counts. Scopes are about pods, so a quota with scopes counts only pods."""
+    def covers(self, pod: Pod | None, *, ends: bool = False) -> bool:
+        """True if an object counts. Scopes are about pods, so a quota with scopes counts only pods.
+
+        ``ends``: the pod has ``activeDeadlineSeconds``, which the typed form lacks.
+        """
         if pod is None or not self.scopes:
             return not self.scopes
-        given = _scopes_of(pod)
+        given = _scopes_of(pod, ends=ends)
         for term in self.scopes:
             value, operator = given.get(term.get("scopeName", "")), term.get("operator", "Exists")
             found = value in (term.get("values") or ()) if operator in ("In", "NotIn") else value is not None
@@ -96,11 +99,11 @@ def _containers(pod: Pod) -> tuple[Container, ...]:
     return (*pod.spec.init_containers, *pod.spec.containers)
 
 
-def _scopes_of(pod: Pod) -> dict[str, str]:
+def _scopes_of(pod: Pod, *, ends: bool) -> dict[str, str]:
     """Return the scopes of a pod, with its value in each."""
     asks = any(item.resources.requests or item.resources.limits for item in _containers(pod))
-    # Every pod counts as NotTerminating: the typed form lacks activeDeadlineSeconds, and nothing here ends pods by it.
-    scopes = {"NotBestEffort" if asks else "BestEffort": "", "NotTerminating": "", "VolumeAttributesClass": ""}
+    scopes = {"NotBestEffort" if asks else "BestEffort": "", "VolumeAttributesClass": ""}
+    scopes["Terminating" if ends else "NotTerminating"] = ""
     if pod.spec.priority_class_name:
         scopes["PriorityClass"] = pod.spec.priority_class_name
     affinity = pod.spec.affinity or Affinity()

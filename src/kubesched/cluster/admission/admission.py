@@ -125,6 +125,8 @@ class Admission:
         self.drop_gated("PodSpec", spec, None)
         default_pod_spec(spec)
         if not restored:
+            spec["serviceAccountName"] = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
+            spec["serviceAccount"] = spec["serviceAccountName"]  # the old name of the field
             self.limits.apply(namespace, spec, name)
         self._runtime_class(spec, name, restored=restored)
         if spec.get("priority") is None or (self._priority_admission and not restored):

@@ -200,6 +200,7 @@ _FORMATS: Final[dict[str, Callable[[Any], str]]] = {
     "amount-text": _quantity,
     "storage": _storage,
     "cidr": _cidr,
+    "ip": lambda text: _unread(ipaddress.ip_address, text, ValueError, text=IP_TEXT),
     "host": _host,
     "cron": lambda text: _unread(parse_cron, text, CronError),
     "time-zone": _time_zone,

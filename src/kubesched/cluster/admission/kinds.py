@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, Final
 
 from kubesched.api.decode import from_builtins
-from kubesched.api.kinds import CLAIMS, NODES, POD_GROUPS, PRIORITY_CLASSES, RESOURCE_CLAIM_TEMPLATES, Kind
+from kubesched.api.kinds import CLAIMS, NAMESPACES, NODES, POD_GROUPS, PRIORITY_CLASSES, RESOURCE_CLAIM_TEMPLATES, Kind
 from kubesched.api.selectors import compile_label_selector, label_selector_problem
 from kubesched.api.types import LabelSelector
 
@@ -197,6 +197,10 @@ def default_kind(kind: Kind, data: Data, admission: Admission, *, keep_status: b
     fill_kind_defaults(kind, data, admission)
     if kind == POD_GROUPS and not (keep_status and data["spec"].get("priority") is not None):
         resolve_priority(data, admission)
+    if kind == NAMESPACES and not keep_status:
+        finalizers = data["spec"].setdefault("finalizers", [])
+        if "kubernetes" not in finalizers:
+            finalizers.append("kubernetes")
     if kind == NODES and admission.taint_new_nodes and not keep_status and not has_condition(data, "Ready"):
         taints = data["spec"].setdefault("taints", [])
         if all(taint.get("key") != _NOT_READY for taint in taints):

@@ -13,6 +13,7 @@ from itertools import combinations
 from typing import Any, Final
 
 from kubesched.api.kinds import Kind
+from kubesched.api.quantity import QuantityError, parse_quantity
 from kubesched.api.requests import is_extended_resource
 
 from ..schema import undecodable
@@ -167,8 +168,18 @@ def _volume(spec: Data, path: str, causes: Causes) -> None:
     check_source("PersistentVolumeSpec", spec, path, causes)
 
 
+def _is_fraction(amount: Any) -> bool:
+    try:
+        return parse_quantity(amount).nanos % 10**9 != 0
+    except QuantityError:  # reported already
+        return False
+
+
 def _quota(spec: Data, path: str, causes: Causes) -> None:
     check_quantities(spec.get("hard"), f"{path}.hard", causes)
+    for name in _QUOTA_RESOURCES - _COMPUTE & (spec.get("hard") or {}).keys():
+        if "storage" not in name and _is_fraction(spec["hard"][name]):
+            causes.invalid(f"{path}.hard[{name}]", spec["hard"][name], "must be an integer")
     _scopes(spec, spec.get("scopes") or [], f"{path}.scopes", causes)
     selector = spec.get("scopeSelector") or {}
     where, found = f"{path}.scopeSelector.matchExpressions", selector.get("matchExpressions") or []

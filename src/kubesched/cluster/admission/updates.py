@@ -20,7 +20,7 @@ from kubesched.api.wire import ApiError
 
 from ..schema import Document, Stored, drop_nulls, open_section, root_type
 from .admission import Admission, default_pod_spec
-from .checks import check_changes, check_pod_spec
+from .checks import check_changes, check_object, check_pod_spec
 from .kinds import check_kind, fill_kind_defaults
 from .pod_groups import check_parallelism, check_status
 from .validation import Causes, repeated, volume_sources
@@ -42,6 +42,13 @@ _CLAIM_TEXT: Final = (
     "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
 )
 _MOST_CONSUMERS: Final = 256
+#: Kinds whose status has counts, which other clients than controllers may write.
+_COUNTED: Final = frozenset(
+    [
+        "replicationcontrollers",
+        *(f"{name}.apps" for name in ("deployments", "replicasets", "statefulsets", "daemonsets")),
+    ]
+)
 #: Fields that may change in the template of a suspended Job that has not begun.
 _DIRECTIVES: Final = ("nodeSelector", "affinity", "tolerations", "schedulingGates")
 
@@ -80,6 +87,8 @@ def checked_spec_change(
         check_kind(old.kind, after, causes, admission, data)
     if type_ is not None:
         check_changes(type_.name, data, after, causes, admission.features_off)
+    if "status" in changed and old.kind.group_resource in _COUNTED and type_ is not None:
+        check_object(type_.fields["status"].type, after.get("status") or {}, "status", causes)
     if check := _CHANGES.get(old.kind.group_resource):
         check(data, after, causes)
     if policy := _POLICIES.get(old.kind.group_resource):
@@ -106,7 +115,7 @@ def _pod_spec_change(admission: Admission, before: Document, after: Document, ca
         new_spec = _resized(old_spec, new_spec)
     default_pod_spec(new_spec)
     # A manifest that is applied again lacks the fields that admission wrote into the pod when it was created.
-    for field in ("priority", "preemptionPolicy", "priorityClassName"):
+    for field in ("priority", "preemptionPolicy", "priorityClassName", "serviceAccountName", "serviceAccount"):
         if field not in new_spec and field in old_spec:
             new_spec[field] = old_spec[field]
     after["spec"] = new_spec

@@ -39,7 +39,7 @@ MOST_CAUSES: Final = 1_000
 MOST_ANNOTATIONS: Final = 256 * 1024
 #: Most characters of all expressions of an object. Compiling these takes a second, and blocks all other requests.
 _MOST_EXPRESSIONS: Final = 64 * 1024
-_PATH_SEGMENT_GROUPS: Final = frozenset({"rbac.authorization.k8s.io"})
+_PATH_SEGMENT_GROUPS: Final = frozenset({"apiregistration.k8s.io", "rbac.authorization.k8s.io"})
 _DNS_LABEL_KINDS: Final = frozenset({"namespaces", "services"})
 
 

@@ -247,11 +247,14 @@ def _write(call: Call, wanted: dict[str, Any]) -> web.Response:
     if replicas < 0:
         message = f"Invalid value: {replicas}: must be greater than or equal to 0"
         causes = [("spec.replicas", "FieldValueInvalid", message)]
-        raise ApiError.invalid(call.resource.kind, call.target.name, causes)
+        raise ApiError.invalid(_SCALES.kind, call.target.name, causes)
+    given = wanted.get("metadata")
+    if isinstance(given, dict):
+        call.check_name(given.get("name"))
+        call.check_namespace(given.get("namespace"))
     change: Any = replicas
     for name in filter(None, reversed(_paths(call).spec_replicas.split("."))):
         change = {name: change}
-    given = wanted.get("metadata")
     version = given.get("resourceVersion") if isinstance(given, dict) else None
     if version:
         change["metadata"] = {"resourceVersion": version}

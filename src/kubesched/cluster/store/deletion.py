@@ -20,6 +20,7 @@ from kubesched.base.times import parse_time, timestamp
 from ..admission import SYSTEM_PRIORITIES, Causes, check_preconditions, forbidden
 from ..schema import Document, Stored, StoredPod, open_section
 from .records import Records
+from .table import Table
 
 __all__ = ["Deleting", "Deletion"]
 
@@ -28,6 +29,11 @@ ORPHAN: Final = "orphan"
 #: Longest grace period, in seconds (68 years). Clients may write any number, but timestamps have an end.
 _LONGEST_GRACE: Final = (1 << 31) - 1
 _POLICIES: Final = ("Background", "Foreground", "Orphan")
+#: Finalizer in the spec of every namespace, which the work here removes, and texts of the conditions until then.
+_KUBERNETES: Final = "kubernetes"
+_DELETED_TEXT: Final = "All content successfully deleted, may be waiting on finalization"
+_KEPT_TEXT: Final = "Some content in the namespace has finalizers remaining"
+_FREE_TEXT: Final = "All content-preserving finalizers finished"
 _IMMORTAL: Final = frozenset({"default", "kube-system", "kube-public"})
 
 
@@ -61,6 +67,8 @@ class Deletion:
         self._population: Counter[str] = Counter()
         #: Namespaces in which nothing new may be created.
         self.terminating: set[str] = set()
+        #: Pods that a terminating namespace still has. Everything else in it goes after them.
+        self._pods_left: dict[str, int] = {}
 
     # -- index -----------------------------------------------------------------------------------------
 
@@ -103,6 +111,10 @@ class Deletion:
         namespace = old.namespace
         if namespace:
             self._population[namespace] -= 1
+            if namespace in self._pods_left and old.kind == PODS:
+                self._pods_left[namespace] -= 1
+                if not self._pods_left[namespace]:
+                    self._records.defer(self._purge(namespace))
             if not self._population[namespace] and namespace in self.terminating:
                 self._records.defer(self._purge(namespace))
         elif old.kind == NAMESPACES:
@@ -338,19 +350,68 @@ class Deletion:
         return item
 
     def _purge(self, namespace: str) -> Iterator[None]:
-        """Delete the content of a terminating namespace; remove the namespace once it is empty."""
-        records = self._records
+        """Delete the content of a terminating namespace, pods first; remove the namespace once it is empty."""
+        records, pods = self._records, self._records.table(PODS)
         if self._population.get(namespace):
-            for kind, table in list(records.tables.items()):
-                if not kind.namespaced or kind != table.kind:
-                    continue
-                for key in table.present().within(namespace).keys:
-                    item = table.objects.get(key)
-                    if item is not None and "deletionTimestamp" not in item.section("metadata"):
-                        self.delete(item)
-                    yield
+            yield from self._delete_all(pods, namespace)
+            left = len(pods.present().within(namespace).keys)
+            self._pods_left.pop(namespace, None)
+            if left:
+                self._pods_left[namespace] = left
+            for kind, table in list(records.tables.items()) if not left else ():
+                if kind.namespaced and kind == table.kind:
+                    yield from self._delete_all(table, namespace)
         old = records.table(NAMESPACES).objects.get(("", namespace))
-        if old is not None and not self._population.get(namespace):
-            document = old.document()
-            if not document["metadata"].get("finalizers"):
-                records.remove(document, old)
+        if old is None:
+            self._pods_left.pop(namespace, None)
+            return
+        document = old.document()
+        kept = {*((open_section(document, "spec") or {}).get("finalizers") or ())} - {_KUBERNETES}
+        if self._population.get(namespace):
+            self._note_content(old, document)
+        elif not document["metadata"].get("finalizers") and not kept:
+            self._pods_left.pop(namespace, None)
+            records.remove(document, old)
+
+    def _delete_all(self, table: Table, namespace: str) -> Iterator[None]:
+        for key in table.present().within(namespace).keys:
+            item = table.objects.get(key)
+            if item is not None and "deletionTimestamp" not in item.section("metadata"):
+                self.delete(item)
+            yield
+
+    def _note_content(self, old: Stored, document: Document) -> None:
+        """Say in the conditions of a terminating namespace what is left, and which finalizers keep it.
+
+        Rules: upstream ``pkg/controller/namespace/deletion/status_condition_utils.go``.
+        """
+        resources: Counter[str] = Counter()
+        finalizers: Counter[str] = Counter()
+        for kind, table in self._records.tables.items():
+            for item in table.items(old.name) if kind.namespaced and kind == table.kind else ():
+                resources[f"{kind.plural}.{kind.group}"] += 1
+                if b'"finalizers"' in item.raw:
+                    finalizers.update(item.section("metadata").get("finalizers") or ())
+        more = ", ".join(f"{name} has {count} resource instances" for name, count in sorted(resources.items()))
+        keep = ", ".join(f"{name} in {count} resource instances" for name, count in sorted(finalizers.items()))
+        rows = [
+            ("DiscoveryFailure", "", "ResourcesDiscovered", "All resources successfully discovered"),
+            ("GroupVersionParsingFailure", "", "ParsedGroupVersions", "All legacy kube types successfully parsed"),
+            ("ContentFailure", "", "ContentDeleted", _DELETED_TEXT),
+            ("ContentRemaining", more, "SomeResourcesRemain", f"Some resources are remaining: {more}"),
+            ("FinalizersRemaining", keep, "SomeFinalizersRemain", f"{_KEPT_TEXT}: {keep}")
+            if keep
+            else ("FinalizersRemaining", "", "ContentHasNoFinalizers", _FREE_TEXT),
+        ]
+        status, now = open_section(document, "status") or {}, self._records.now()
+        known = {one.get("type"): one for one in status.get("conditions") or ()}
+        for name, is_true, reason, message in rows:
+            type_ = f"Namespace{name}" if name.endswith("Remaining") else f"NamespaceDeletion{name}"
+            on = str(bool(is_true))
+            before = known.get(type_) or {}
+            time = before.get("lastTransitionTime", now) if before.get("status") == on else now
+            condition = {"type": type_, "status": on, "lastTransitionTime": time, "reason": reason, "message": message}
+            known[type_] = condition
+        if list(known.values()) != (status.get("conditions") or []):
+            document["status"] = {**status, "conditions": list(known.values())}
+            self._records.commit(NAMESPACES, document, old)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from kubesched.api.kinds import CLAIMS, PODS, RESOURCE_QUOTAS, Kind
+from kubesched.api.kinds import CLAIMS, PODS, RESOURCE_QUOTAS, SERVICES, Kind
 from kubesched.api.quotas import ONE, Amounts, QuotaRules, nanos, pod_use
 from kubesched.api.types import Pod
 
@@ -41,6 +41,11 @@ class _Quota(QuotaRules):
         return bool(changed)
 
 
+def _ends(item: Stored) -> bool:
+    """True if a pod has a deadline, which its typed form lacks."""
+    return b'"activeDeadlineSeconds"' in item.raw and "activeDeadlineSeconds" in (item.section("spec") or {})
+
+
 def _measure(item: Stored) -> tuple[Amounts, Pod | None]:
     """Return the use of an object, and the typed pod if it is a pod."""
     if item.kind == PODS:
@@ -49,6 +54,13 @@ def _measure(item: Stored) -> tuple[Amounts, Pod | None]:
     amounts: Amounts = {f"count/{item.kind.group_resource}": ONE}
     if item.kind.group_resource in _BARE:
         amounts[item.kind.plural] = ONE
+    if item.kind == SERVICES:
+        spec = item.section("spec") or {}
+        ports, balanced = spec.get("ports") or (), spec.get("type") == "LoadBalancer"
+        if balanced and spec.get("allocateLoadBalancerNodePorts") is False:
+            ports = [port for port in ports if port.get("nodePort")]
+        amounts["services.loadbalancers"] = balanced * ONE
+        amounts["services.nodeports"] = (balanced or spec.get("type") == "NodePort") * len(ports) * ONE
     if item.kind == CLAIMS:
         spec = item.section("spec") or {}
         storage = nanos(((spec.get("resources") or {}).get("requests") or {}).get("storage", "0"))
@@ -89,7 +101,7 @@ class Quotas:
         before = _measure(old)[0] if old is not None else {}
         delta = {name: amount - before.get(name, 0) for name, amount in amounts.items()}
         for quota in quotas.values():
-            if not quota.covers(pod):
+            if not quota.covers(pod, ends=_ends(probe)):
                 continue
             if pod is not None and old is None:
                 self._check_asked(quota, pod, probe)
@@ -127,7 +139,7 @@ class Quotas:
             if one is not None and one.namespace in self._by_namespace:
                 amounts, pod = _measure(one)
                 for quota in self._by_namespace[one.namespace].values():
-                    if one.uid != quota.uid and quota.covers(pod) and quota.add(amounts, sign):
+                    if one.uid != quota.uid and quota.covers(pod, ends=_ends(one)) and quota.add(amounts, sign):
                         self._mark(quota)
 
     def _quota_changed(self, item: Stored | None, old: Stored | None) -> None:
@@ -143,13 +155,14 @@ class Quotas:
                 del self._by_namespace[subject.namespace]
             return
         if old is not None and old.section("spec") == item.section("spec"):
+            self._mark(quotas[item.name])  # a client may have written the status
             return
         quota = quotas[item.name] = _Quota(item)
         for kind, table in self._records.tables.items():
             if kind.namespaced and kind == table.kind:
                 for one in table.items(item.namespace):
                     amounts, pod = _measure(one)
-                    if quota.covers(pod):
+                    if quota.covers(pod, ends=_ends(one)):
                         quota.add(amounts, 1)
         self._mark(quota)
 

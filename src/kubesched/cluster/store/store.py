@@ -441,10 +441,17 @@ class Store(Records):
             rest, status = before, document
         elif subresource == "" or (subresource == "resize" and kind == PODS):
             rest, status = document, before
+        elif subresource == "finalize" and kind == NAMESPACES:
+            rest, status = {**before, "spec": document.get("spec") or {}}, before
+        elif subresource == "approval" and kind.group == "certificates.k8s.io":
+            given = (open_section(document, "status") or {}).get("conditions") or []
+            rest, status = before, {"status": {**(open_section(before, "status") or {}), "conditions": given}}
         else:
             raise ApiError(404, "NotFound", "the server could not find the requested resource")
         after = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
         after.update((key, value) for key, value in rest.items() if key not in _HEAD)
+        if kind == NAMESPACES and subresource != "finalize" and "spec" in before:
+            after["spec"] = before["spec"]  # its finalizers are written through the subresource
         if has_status:
             after.pop("status", None)
             after.update((key, value) for key, value in status.items() if key == "status")

@@ -1,0 +1,182 @@
+"""Runner of upstream's ``e2e.test`` against ``kubesched up``: ``make test-e2e``.
+
+The program is the file in ``E2E_TEST``, or ``e2e.test`` in ``KUBEBUILDER_ASSETS``; without it nothing is run. The list
+``specs.txt`` says which specs are run and what is expected of them. The exit code is 1 when a result is another.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+from xml.etree import ElementTree as ET
+
+HERE: Final = Path(__file__).parent
+_LISTED: Final = re.compile(r"\s+\S+:\d+: (.+)")
+_WORDS: Final = ("pass", "fail", "skip")
+#: Seconds for the listing of specs, and for the start and the end of a cluster.
+_PATIENCE: Final = 120.0
+#: Bytes of one argument of a program, below the limit of Linux.
+_MOST_FOCUS: Final = 120_000
+
+
+class Rule(NamedTuple):
+    """Expectation about the specs whose names match, and its reason."""
+
+    word: str
+    pattern: re.Pattern[str]
+    reason: str
+
+
+def read_rules(text: str) -> list[Rule]:
+    """Return the rules of a list. Raises ValueError, naming the line, for a line that is no rule."""
+    rules: list[Rule] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.startswith("  ") and rules:
+            rules[-1] = rules[-1]._replace(reason=line.strip())
+        elif line.strip() and not line.startswith("#"):
+            word, _, pattern = line.partition(" ")
+            if word not in _WORDS or not pattern:
+                raise ValueError(f"line {number}: expected '{'|'.join(_WORDS)} REGEX', got {line!r}")
+            rules.append(Rule(word, re.compile(pattern), ""))
+    return rules
+
+
+def expected(rules: Sequence[Rule], spec: str) -> Rule | None:
+    """Return the first rule that a spec's name matches."""
+    return next((rule for rule in rules if rule.pattern.search(spec)), None)
+
+
+def find_program(environment: Mapping[str, str]) -> Path | None:
+    """Return the test program, or None if there is none."""
+    named, folder = environment.get("E2E_TEST"), environment.get("KUBEBUILDER_ASSETS")
+    for path in ([Path(named)] if named else []) + ([Path(folder) / "e2e.test"] if folder else []):
+        if path.is_file():
+            return path.resolve()
+    return None
+
+
+def list_specs(program: Path) -> list[str]:
+    """Return the names of all specs of the program."""
+    done = subprocess.run([program, "--list-tests"], capture_output=True, text=True, timeout=_PATIENCE, check=True)
+    found = (_LISTED.fullmatch(line) for line in done.stdout.splitlines())
+    return [match[1].strip() for match in found if match is not None]
+
+
+@contextmanager
+def cluster(folder: Path, nodes: int) -> Iterator[Path]:
+    """Run ``kubesched up``; the value is its kubeconfig."""
+    kubeconfig = folder / "kubeconfig"
+    command = [sys.executable, "-m", "kubesched.cli", "up", "--quiet", "--nodes", str(nodes), "--port", "0"]
+    command += ["--tls", "--kubeconfig-out", str(kubeconfig)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder)
+    try:
+        assert process.stdout is not None
+        if not process.stdout.readline().strip():
+            raise RuntimeError(f"kubesched up did not start; exit code {process.wait(_PATIENCE)}")
+        yield kubeconfig
+    finally:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.communicate(timeout=_PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+
+
+def read_results(folder: Path) -> dict[str, str]:
+    """Return passed, failed or skipped by the name of each spec, from the JUnit reports of a folder."""
+    results: dict[str, str] = {}
+    for path in sorted(folder.glob("junit*.xml")):
+        for case in ET.parse(path).iter("testcase"):
+            name = case.get("name", "").removeprefix("[It] ")
+            bad = case.find("failure") is not None or case.find("error") is not None
+            results[name] = "failed" if bad else "skipped" if case.find("skipped") is not None else "passed"
+    return results
+
+
+def run_specs(program: Path, specs: Sequence[str], folder: Path, nodes: int, hours: float) -> dict[str, str]:
+    """Run specs against a new cluster, one program for as many as an argument holds. Returns results by name."""
+    results: dict[str, str] = {}
+    for part in _parts(specs):
+        with tempfile.TemporaryDirectory(dir=folder) as place, cluster(Path(place), nodes) as kubeconfig:
+            command = [str(program), f"--kubeconfig={kubeconfig}", "--provider=skeleton", "--ginkgo.no-color"]
+            command += [f"--report-dir={place}", f"--ginkgo.timeout={hours:g}h", f"--ginkgo.focus={part}"]
+            with (folder / "e2e.log").open("a", encoding="utf-8") as log:
+                code = subprocess.run(
+                    command, stdout=log, stderr=log, timeout=hours * 3600 + 60, check=False
+                ).returncode
+            found = read_results(Path(place))
+            if not found:
+                raise RuntimeError(f"{program} ended with {code} and wrote no report; see {folder / 'e2e.log'}")
+            results |= found
+    return results
+
+
+def _parts(specs: Sequence[str]) -> Iterator[str]:
+    """Yield regular expressions that match the specs."""
+    part = ""
+    for spec in specs:
+        one = re.escape(spec)
+        if part and len(part) + len(one) > _MOST_FOCUS:
+            yield part
+            part = ""
+        part = f"{part}|{one}" if part else one
+    if part:
+        yield part
+
+
+def compare(rules: Sequence[Rule], specs: Sequence[str], results: Mapping[str, str]) -> tuple[list[str], bool]:
+    """Return a line for each spec, and True if every result is the expected one."""
+    lines, good = [], True
+    for spec in specs:
+        rule = expected(rules, spec)
+        if rule is None or rule.word == "skip":
+            lines.append(
+                f"not run  {spec}  ({rule.reason if rule is not None else 'no line of specs.txt is about it'})"
+            )
+            continue
+        result = next((found for name, found in results.items() if name.startswith(spec)), "missing")
+        is_good = result in ("passed" if rule.word == "pass" else "failed", "skipped")  # a spec may skip itself
+        good = good and is_good
+        lines.append(f"{result:8} {spec}{'' if is_good else f'  (expected: {rule.word})'}")
+    return lines, good
+
+
+def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, default=5, help="hollow nodes of the cluster")
+    parser.add_argument("--hours", type=float, default=4.0, help="longest time of a run")
+    parser.add_argument("--focus", default="", help="only specs whose names this regular expression is found in")
+    parser.add_argument("--specs", default=str(HERE / "specs.txt"), help="the list of expectations")
+    parser.add_argument("--report", default="e2e-report", help="folder for results and the log")
+    options = parser.parse_args(arguments)
+    program = find_program(environment)
+    if program is None:
+        sys.stdout.write("skipped: no e2e.test; give its path in E2E_TEST, or its folder in KUBEBUILDER_ASSETS\n")
+        return 0
+    rules = read_rules(Path(options.specs).read_text(encoding="utf-8"))
+    specs = [spec for spec in list_specs(program) if re.search(options.focus, spec)]
+    chosen = [spec for spec in specs if (rule := expected(rules, spec)) is not None and rule.word != "skip"]
+    folder = Path(options.report).resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    results = run_specs(program, chosen, folder, options.nodes, options.hours)
+    lines, good = compare(rules, specs, results)
+    (folder / "results.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    counts = {word: sum(line.startswith(word) for line in lines) for word in ("passed", "failed", "skipped", "missing")}
+    total = ", ".join(f"{count} {word}" for word, count in counts.items())
+    told = [*(line for line in lines if "(expected: " in line), f"{total} of {len(chosen)} specs; {folder}/results.txt"]
+    sys.stdout.write("\n".join(told) + "\n")
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], os.environ))
