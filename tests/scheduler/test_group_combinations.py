@@ -11,7 +11,7 @@ from typing import Any
 
 from group_kit import GANG, TOPOLOGY, Cluster
 
-from kubesched.api.kinds import PODS
+from kubesched.api.kinds import POD_GROUPS, PODS
 from kubesched.api.wire import MERGE_PATCH
 from kubesched.lab.simulate.run.virtual_time import run_virtual
 from kubesched.scheduler.extenders.interface import ExtenderError, FilterAnswer, InProcessExtender
@@ -131,6 +131,25 @@ def test_a_member_that_is_deleted_while_an_extender_is_awaited_breaks_its_gang_b
 
 
 # -- nominations -------------------------------------------------------------------------------------------
+
+
+def test_a_group_that_is_deleted_during_its_trial_binds_nobody_and_is_scheduled_when_it_is_made_again() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        for number in range(3):
+            cluster.node(f"n{number}", "4")
+        cluster.gang("g", 3, cpu="3")
+        await asyncio.sleep(1.5)
+        cluster.store.delete(POD_GROUPS, "default", "g")
+        await asyncio.sleep(100)
+        assert cluster.in_group("g") == []
+        before = len(cluster.cycles)
+        await asyncio.sleep(3600)
+        assert len(cluster.cycles) == before
+        cluster.group("g", 3)
+        await asyncio.sleep(30)
+        assert sorted(cluster.in_group("g")) == ["g-0", "g-1", "g-2"]
+
+    play(scenario, extenders=[Filters("n", pause=1.0)])
 
 
 def test_a_member_tries_the_node_that_it_is_nominated_to_first() -> None:
