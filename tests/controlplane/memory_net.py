@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import re
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -37,6 +38,7 @@ class Network:
         self.rng = rng
         self.storm = 0.0
         self.down = False
+        self.disk_seconds = 0.0
         self.counts: dict[str, int] = {}
         self._dead: set[str] = set()
         self._ends: set[End] = set()
@@ -110,6 +112,17 @@ class Network:
         near.connection_made(here)
         return near
 
+    def repeat(self, client: str, raw: bytes) -> None:
+        """Let a write arrive once more, later and on a connection of its own; nobody reads the answer."""
+        far = self._front()
+        here, there = End(self, client, _Nobody(), None), End(self, client, far, None)
+        here.peer, there.peer = there, here
+        self._ends |= {here, there}
+        far.connection_made(there)
+        loop = asyncio.get_running_loop()
+        loop.call_later(self.rng.choice((0.0, 0.5, 5.0)), there.receive, raw)
+        loop.call_later(20.0, there.abort)
+
     def forget(self, end: End) -> None:
         self._ends.discard(end)
 
@@ -122,6 +135,9 @@ class Network:
         if self.strikes("5xx", 0.04):
             code, reason = self.rng.choice(((500, "InternalError"), (503, "ServiceUnavailable"), (504, "Timeout")))
             return _status(code, reason, retry_after=self.rng.choice((0, 1)))
+        if self.disk_seconds and request.method != "GET":
+            self.counts["slow disk"] = self.counts.get("slow disk", 0) + 1
+            await asyncio.sleep(self.disk_seconds)
         is_watch = "watch=" in request.query_string
         response = await self._server._handle(request)
         if not is_watch and self.strikes("answer lost", 0.04):
@@ -140,6 +156,10 @@ class Network:
 
     def ended(self, watch: _Watch) -> None:
         self._watches.pop(watch, None)
+
+
+class _Nobody(asyncio.Protocol):
+    """Protocol of a client that reads nothing."""
 
 
 class _Watch:
@@ -173,6 +193,15 @@ def _status(code: int, reason: str, *, retry_after: int = 0) -> web.Response:
     body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code, "message": "x"}
     headers = {"Retry-After": str(retry_after)} if retry_after else {}
     return web.Response(status=code, body=msgspec.json.encode(body), content_type="application/json", headers=headers)
+
+
+def _is_whole_write(raw: bytes) -> bool:
+    """Return True if bytes are one request that changes something, with its body."""
+    head, end, body = raw.partition(b"\r\n\r\n")
+    length = re.search(rb"(?i)\r\ncontent-length: (\d+)", head)
+    return (
+        bool(end) and raw.startswith((b"POST", b"PUT", b"PATCH")) and length is not None and len(body) == int(length[1])
+    )
 
 
 class End(asyncio.Transport):
@@ -210,6 +239,8 @@ class End(asyncio.Transport):
             self._send(None)
         else:
             self._send(raw)
+            if self._on_send is not None and _is_whole_write(raw) and network.strikes("doubled", 0.02, self._rng):
+                network.repeat(self.client, raw)
 
     def writelines(self, parts: Any) -> None:
         self.write(b"".join(bytes(part) for part in parts))

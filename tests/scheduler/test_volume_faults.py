@@ -8,12 +8,13 @@ import os
 from typing import Any
 
 import pytest
-from volume_days import DRIVER, Day, claims_of, play, zone_of
+from volume_days import Day, play
 
 from kubesched.api.kinds import CLAIMS, PODS, VOLUMES, Kind
 from kubesched.api.storage import SELECTED_NODE
 from kubesched.api.types import Pod
 from kubesched.cluster.store.faults import connection_lost, server_error
+from volume_check import DRIVER, claims_of, zone_of
 
 PROVISIONER = "volume.kubernetes.io/storage-provisioner"
 SLOW = "stages: [{name: slow, kind: PersistentVolumeClaim, delay: {seconds: 5}}]"

@@ -10,10 +10,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from volume_days import HOSTNAME, ZONE, Day, play
+from volume_days import Day, play
 
 from kubesched.api.kinds import CLAIMS, CSI_NODES, PODS, VOLUMES
 from kubesched.scheduler.plugins.volumes.attached_volumes import AttachedVolumes
+from volume_check import HOSTNAME, ZONE
 
 SOON = 60.0
 FULL = "node(s) exceed max volume count"

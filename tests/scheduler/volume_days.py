@@ -12,12 +12,12 @@ V5  no pool gives more than it has
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any
 
 from kubesched.api.kinds import CLAIMS, CSI_DRIVERS, NODES, PODS, STORAGE_CLASSES, VOLUMES, Kind
-from kubesched.api.storage import BIND_COMPLETED, PersistentVolume
+from kubesched.api.storage import BIND_COMPLETED
 from kubesched.api.types import Pod
 from kubesched.api.wire import Item
 from kubesched.base.tasks import Supervisor
@@ -30,10 +30,9 @@ from kubesched.scheduler.config import load_config_data
 from kubesched.scheduler.plugins import in_tree_registry
 from kubesched.scheduler.plugins.volumes.volume_state import VolumeState
 from kubesched.scheduler.scheduler import Scheduler
+from volume_check import DRIVER, HOSTNAME, ZONE, claims_of, reaches, zone_of
 
 Data = dict[str, Any]
-ZONE, HOSTNAME = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
-DRIVER = "disk.example"
 BIND_TIMEOUT = 8
 GIB = 1 << 30
 
@@ -333,30 +332,6 @@ class Day:
         limits = dict(part.split("=") for part in text.split(",") if "=" in part)
         over = {zone: size for zone, size in used.items() if zone in limits and size > int(limits[zone][:-2])}
         return [f"V5: zone {zone} gives {size}Gi of {limits[zone]}" for zone, size in over.items()]
-
-
-def claims_of(pod: Pod) -> list[str]:
-    found = [
-        one.persistent_volume_claim.claim_name for one in pod.spec.volumes if one.persistent_volume_claim is not None
-    ]
-    return found + [f"{pod.name}-{one.name}" for one in pod.spec.volumes if one.ephemeral is not None]
-
-
-def zone_of(volume: PersistentVolume) -> str:
-    """The zone of a volume; empty for one that is somewhere else or everywhere."""
-    affinity = volume.spec.node_affinity
-    terms = affinity.required.node_selector_terms if affinity is not None and affinity.required is not None else ()
-    return next((one.values[0] for term in terms for one in term.match_expressions if one.key == ZONE), "")
-
-
-def reaches(volume: PersistentVolume, labels: Mapping[str, str]) -> bool:
-    affinity = volume.spec.node_affinity
-    if affinity is None or affinity.required is None:
-        return True
-    return any(
-        all(labels.get(one.key) in one.values for one in term.match_expressions)
-        for term in affinity.required.node_selector_terms
-    )
 
 
 def play(scenario: Callable[[Day], Awaitable[None]], *, seed: int = 0, stages: str = "", settled: bool = True) -> None:

@@ -1,0 +1,283 @@
+"""Replica of the scheduler on a bad day: put together as ``kubesched run`` does it, watched, and killed at any await.
+
+HTTP transport, fenced writes, leader election, scheduler with every plugin. When it loses the lease, or is killed, it
+ends with everything that it holds in memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import types
+from collections.abc import Callable, Coroutine, Generator
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from eviction_check import needless_violation
+
+from kubesched.api.types import Pod
+from kubesched.api.wire import Item
+from kubesched.base.tasks import Supervisor
+from kubesched.client.backoff import token_bucket
+from kubesched.client.http import HttpTransport
+from kubesched.client.lease import LeaderElector, LeaseConfig
+from kubesched.client.metered import MeteredTransport
+from kubesched.client.port import ApiPort
+from kubesched.lab.simulate.run.virtual_time import VirtualClock
+from kubesched.scheduler.cache.check import check_cache, compare_with_server
+from kubesched.scheduler.config import load_config_data
+from kubesched.scheduler.nodes.podinfo import PodInfo
+from kubesched.scheduler.plugins import in_tree_registry
+from kubesched.scheduler.plugins.dynamic_resources.manager import DeviceManager
+from kubesched.scheduler.plugins.preemption.preemptor import Preemptor
+from kubesched.scheduler.plugins.volumes.volume_state import VolumeState
+from kubesched.scheduler.scheduler import Scheduler
+
+from memory_net import TOKEN, URL, session  # isort: skip
+
+if TYPE_CHECKING:
+    from campaign import Day
+
+__all__ = ["Replica"]
+
+_GROUP = "kubescheduler.config.k8s.io/v1"
+_VOLUMES = {"apiVersion": _GROUP, "kind": "VolumeBindingArgs", "bindTimeoutSeconds": 8}
+#: Every plugin of the default profile.
+CONFIG = load_config_data(
+    {
+        "apiVersion": _GROUP,
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [
+            {"schedulerName": "default-scheduler", "pluginConfig": [{"name": "VolumeBinding", "args": _VOLUMES}]}
+        ],
+    }
+)
+REGISTRY = in_tree_registry()
+_WRITE = re.compile(rb"^(POST|PUT|PATCH|DELETE) (\S+) HTTP/1\.1\r\n")
+
+
+@types.coroutine
+def _stepped(work: Coroutine[Any, Any, None], awaits: Callable[[], None]) -> Generator[Any, Any, None]:
+    """Run a coroutine; ``awaits`` is called each time that it begins to wait for something."""
+    send: Callable[[], Any] = lambda: work.send(None)  # noqa: E731 - replaced in the loop
+    while True:
+        try:
+            waits_for = send()
+        except StopIteration:
+            return
+        awaits()
+        try:
+            got = yield waits_for
+        except BaseException as error:
+            thrown = error
+            send = lambda: work.throw(thrown)  # noqa: B023, E731 - called before the next round
+        else:
+            send = lambda: work.send(got)  # noqa: B023, E731
+
+
+class Skewed:
+    """A machine's wall clock; it may jump."""
+
+    def __init__(self, inner: VirtualClock) -> None:
+        self._inner = inner
+        self.skew = 0.0
+
+    def now(self) -> float:
+        return self._inner.now() + self.skew
+
+
+class Replica:
+    """One scheduler process.
+
+    Attributes:
+        client: name of the process in the network; each life of a replica has its own.
+        dies_in: number of awaits of bindings after which it is killed; 0 if it is not.
+        awaits: number of awaits of bindings so far.
+    """
+
+    def __init__(self, day: Day, name: str, life: int) -> None:
+        self.day = day
+        self.name = name
+        self.client = f"{name}-{life}"
+        self.dies_in = self.awaits = 0
+        rng = Random(day.rng.getrandbits(64))
+        self.clock = Skewed(VirtualClock(asyncio.get_running_loop()))
+        self._session = session(day.network, self.client, self._sent)
+        self._elector_session = session(day.network, self.client, lambda raw: None)
+        self.transport = HttpTransport(URL, session=self._session, token=TOKEN)
+        lease = LeaseConfig(f"{name}_{life}")
+        self.elector = LeaderElector(
+            MeteredTransport(
+                HttpTransport(URL, session=self._elector_session, token=TOKEN, timeout=lease.request_timeout)
+            ),
+            lease,
+            clock=self.clock,
+            rng=Random(rng.getrandbits(64)),
+        )
+        self.port = ApiPort(
+            self.transport,
+            clock=self.clock,
+            rng=Random(rng.getrandbits(64)),
+            limiter=token_bucket(50, 100),
+            event_limiter=token_bucket(50, 100),
+        )
+        elector = self.elector
+        self.port.transport.may_write = self.port.event_transport.may_write = lambda: elector.may_write
+        self._allowed = -1.0
+        self.transport.may_write = self._may_write
+        self.scheduler = Scheduler(
+            CONFIG,
+            REGISTRY,
+            self.port,
+            clock=VirtualClock(asyncio.get_running_loop()),  # steady, as in ``kubesched run``
+            rng=Random(rng.getrandbits(64)),
+        )
+        self._watch_decisions()
+        self._watch_evictions()
+        self._watch_bindings()
+        self._tasks = Supervisor(f"replica {name}")
+        self.synced = False
+
+    # -- watching ----------------------------------------------------------------------------------------
+
+    def _may_write(self) -> bool:
+        if self.elector.may_write:
+            self._allowed = self.day.loop.time()
+        return self.elector.may_write
+
+    def _sent(self, raw: bytes) -> None:
+        """S3: nothing is written by a replica that may not. aiohttp writes a turn of the loop after the evaluation."""
+        write = _WRITE.match(raw)
+        if write is None:
+            return
+        path = write[2].decode()
+        if not self.elector.may_write and self._allowed != self.day.loop.time():
+            self.day.broken.append(f"S3: {self.name} sends {write[1].decode()} {path} without the lease")
+        self.day.checks.sent(path, self.client)
+
+    def _watch_decisions(self) -> None:
+        """S2, S5: what is decided holds in the cache it was decided by."""
+        cache = self.scheduler.cache
+        real = cache.assume_pod
+
+        def assume(pod: PodInfo) -> None:
+            info = cache.table.get(pod.spec.node_name)
+            if pod.spec.scheduling_gates or pod.metadata.deletion_timestamp is not None:
+                self.day.broken.append(f"S5: {pod.key} is gated or being deleted, and was decided about")
+            real(pod)
+            if info is None or info.node is None:
+                self.day.broken.append(f"S2: {pod.key} was put on {pod.spec.node_name}, which is not there")
+            elif info.requested.milli_cpu > info.allocatable.milli_cpu:
+                self.day.broken.append(f"S2: {pod.key} makes {info.name} too full")
+
+        real_forget = cache.forget_pod
+
+        def forget(pod: Pod) -> None:
+            self.day.checks.forgotten.add(pod.metadata.uid)
+            real_forget(pod)
+
+        cache.assume_pod, cache.forget_pod = assume, forget  # type: ignore[method-assign]  # the test's onlookers
+
+    def _watch_evictions(self) -> None:
+        """S4: victims have less priority, and a budget is violated only if no node makes room without that."""
+        plugin: Any = self.scheduler.frameworks["default-scheduler"].plugins["DefaultPreemption"]
+        real = plugin._evictions.start
+
+        def start(preemptor: Preemptor, victims: list[PodInfo]) -> None:
+            problem = needless_violation(self.scheduler, preemptor, victims, self.day.loop.start_epoch)
+            if problem:
+                self.day.broken.append(f"S4: {problem}")
+            self.day.evictions += len(victims)
+            real(preemptor, victims)
+
+        plugin._evictions.start = start
+
+    def _watch_bindings(self) -> None:
+        """Count the awaits of bindings; the replica may die at any of them."""
+        bindings: Any = self.scheduler.bindings
+        real = bindings._spawn
+
+        async def stepped(work: Coroutine[Any, Any, None]) -> None:
+            await _stepped(work, self._awaits)
+
+        bindings._spawn = lambda attempt, work: real(attempt, stepped(work))
+
+    def _awaits(self) -> None:
+        self.awaits += 1
+        if self.dies_in:
+            self.dies_in -= 1
+            if not self.dies_in:
+                self.day.kill(self.name)
+
+    # -- life --------------------------------------------------------------------------------------------
+
+    async def live(self) -> None:
+        """As ``kubesched run``: returns when the lease is lost; cancelled, it dies as by SIGKILL."""
+        try:
+            with self._tasks.guard():
+                self._tasks.spawn(self.port.events.run(), "events")
+                await self.scheduler.start()
+                self.synced = True
+                await self.elector.acquire()
+                self.day.terms += 1
+                self._tasks.spawn(self.scheduler.run(), "scheduler", lasting=False)
+                await self.elector.hold()
+        finally:
+            self.synced = False
+            self.elector.leading = False  # the process is gone
+            for tasks in (self._tasks, self.scheduler.tasks):
+                tasks.begin_stop()
+                await tasks.stop()
+
+    async def close(self) -> None:
+        """Close the connections; a replica that was killed before it began has them, too."""
+        await self._session.close()
+        await self._elector_session.close()
+
+    def check(self, pods: list[Pod], nodes: list[Any]) -> list[str]:
+        """S9: when nothing moves, everything in memory is what the API server has, and nothing is reserved."""
+        scheduler = self.scheduler
+        queued, _ = scheduler.queue.views.pending_pods()
+        problems = check_cache(scheduler.cache) + scheduler.queue.views.check()
+        problems += [f"{uid} is still assumed" for uid in scheduler.cache.assumed]
+        problems += compare_with_server(scheduler.cache, nodes, pods, queued)
+        bound = {pod.uid for pod in pods if pod.spec.node_name}
+        known = {pod.uid for pod in pods}
+        for node in scheduler.queue.nominator.nominated_nodes():
+            for nominated in scheduler.queue.nominator.nominated_pods_for_node(node):
+                if nominated.uid in bound or nominated.uid not in known:
+                    problems.append(f"{nominated.key} is still nominated to {node}")
+        return [*problems, *self._parts(), *self._informers()]
+
+    def _parts(self) -> list[str]:
+        """Reservations of volumes and devices."""
+        handle = self._handle("VolumeBinding")
+        volumes, devices = VolumeState.of(handle), DeviceManager.of(handle)
+        problems = [*volumes.problems(), *devices.problems()]
+        problems += [f"volume {key} is assumed" for key in volumes.cache.volumes.assumed()]
+        problems += [f"claim {key} is assumed" for key in volumes.cache.claims.assumed()]
+        return problems + [f"{uid} still has a reservation of volumes" for uid in volumes.reservations]
+
+    def _handle(self, plugin: str) -> Any:
+        each: Any = self.scheduler.frameworks["default-scheduler"].plugins[plugin]
+        return each.handle
+
+    def _informers(self) -> list[str]:
+        problems = []
+        for plural, informer in self.scheduler.informers.items():
+            stored = {item.uid: str(item.resource_version) for item in self.day.items(plural)}
+            seen = dict(_identity(obj) for obj in informer.values())
+            differ = {
+                uid for uid, version in {**stored, **seen}.items() if stored.get(uid) != seen.get(uid) or not version
+            }
+            if differ and plural != "pods":  # the informer of pods leaves out those that have ended
+                problems.append(f"informer and API server have different versions of {plural}: {sorted(differ)}")
+        return problems
+
+
+def _identity(obj: Any) -> tuple[str, str]:
+    if isinstance(obj, dict):
+        return obj["metadata"]["uid"], str(obj["metadata"]["resourceVersion"])
+    if isinstance(obj, Item):
+        return obj.uid, str(obj.resource_version)
+    return obj.metadata.uid, str(obj.metadata.resource_version)
