@@ -26,6 +26,16 @@ from kubesched.client.http import HttpTransport
 #: Seconds that anything may take on a busy machine.
 PATIENCE = 120.0
 ASSETS = "KUBEBUILDER_ASSETS"
+MANAGER = "kube-controller-manager"
+#: Controllers that finish what a scheduler begins: volumes, claims of devices, budgets, and deletions.
+CONTROLLERS = (
+    "persistentvolume-binder-controller",
+    "persistentvolumeclaim-protection-controller",
+    "persistentvolume-protection-controller",
+    "resourceclaim-controller",
+    "disruption-controller",
+    "garbage-collector-controller",
+)
 
 
 class ControlPlane(Protocol):
@@ -128,6 +138,8 @@ class Embedded:
 class KubeApiserver:
     """etcd and kube-apiserver from ``KUBEBUILDER_ASSETS``, started as controller projects do.
 
+    If the folder has kube-controller-manager, too, it runs the controllers whose work the scheduler waits for.
+
     The certificates are made here: one authority for the server and for the administrator's client certificate.
     """
 
@@ -141,6 +153,7 @@ class KubeApiserver:
         self._port, self._etcd_port, self._peer_port = free_port(), free_port(), free_port()
         self._etcd: subprocess.Popen[bytes] | None = None
         self._server: subprocess.Popen[bytes] | None = None
+        self._manager: subprocess.Popen[bytes] | None = None
         self._make_files()
 
     def etcd_command(self) -> list[str]:
@@ -175,18 +188,34 @@ class KubeApiserver:
             "--allow-privileged=true",
         ]
 
+    def manager_command(self) -> list[str]:
+        """An administrator runs it: the role under test is the scheduler's. Nodes have no heartbeats for it to watch."""
+        return [
+            str(self._assets / MANAGER),
+            f"--kubeconfig={self.kubeconfig}",
+            f"--cert-dir={self._folder}",
+            "--bind-address=127.0.0.1",
+            "--secure-port=0",
+            "--leader-elect=false",
+            f"--controllers={','.join(CONTROLLERS)}",
+        ]
+
     def start(self) -> None:
         if self._etcd is None:
             self._etcd = self._spawn(self.etcd_command(), "etcd.log")
             self._wait(f"http://127.0.0.1:{self._etcd_port}/health", self._etcd, "etcd.log")
         self._server = self._spawn(self.server_command(), "apiserver.log")
         self._wait(f"https://127.0.0.1:{self._port}/readyz", self._server, "apiserver.log")
+        if self._manager is None and os.access(self._assets / MANAGER, os.X_OK):
+            self._manager = self._spawn(self.manager_command(), "controller-manager.log")
 
     def stop(self) -> None:
         finish(self._server)
         self._server = None
 
     def close(self) -> None:
+        finish(self._manager)
+        self._manager = None
         self.stop()
         finish(self._etcd)
         self._etcd = None

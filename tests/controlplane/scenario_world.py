@@ -18,14 +18,19 @@ import yaml
 from planes import PATIENCE, ControlPlane, transport_of
 
 from kubesched.api.kinds import (
+    CLAIMS,
     CORE_EVENTS,
     DEVICE_CLASSES,
     LEASE_CANDIDATES,
     LEASES,
     NODES,
     PODS,
+    PRIORITY_CLASSES,
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
+    STORAGE_CLASSES,
+    VOLUMES,
+    Kind,
     kind_by_plural,
 )
 from kubesched.api.types import Pod
@@ -44,6 +49,11 @@ SHIPPED_ROLES = {
     "kubesched": _KUSTOMIZE / "base" / "rbac.yaml",
     "kubesched-reader": _KUSTOMIZE / "components" / "reader" / "rbac.yaml",
 }
+#: Kinds that scenarios make objects of, in the order in which these are removed.
+_MADE = (
+    *(PODS, NODES, LEASES, LEASE_CANDIDATES, RESOURCE_CLAIMS, RESOURCE_SLICES, DEVICE_CLASSES),
+    *(CLAIMS, VOLUMES, STORAGE_CLASSES, PRIORITY_CLASSES),
+)
 #: leaseDuration, renewDeadline and retryPeriod for scenarios in which no lease may be lost by a slow machine.
 CALM = (60, 50, 1)
 #: The same where a lease has to run out.
@@ -182,14 +192,15 @@ class World:
                 NODES, "", {"metadata": {"name": f"n{number}", "labels": labels}, "status": status}
             )
 
-    async def create_pods(self, names: Iterable[str], cpu: str = "10m") -> None:
+    async def create_pods(self, names: Iterable[str], cpu: str = "10m", **spec: Any) -> None:
+        """Create pods of one container. ``spec`` are further fields of their spec."""
         gate = asyncio.Semaphore(16)
 
         async def create(name: str) -> None:
             container = {"name": "c", "image": "pause", "resources": {"requests": {"cpu": cpu}}}
             async with gate:
                 await self.client.create(
-                    PODS, "default", {"metadata": {"name": name}, "spec": {"containers": [container]}}
+                    PODS, "default", {"metadata": {"name": name}, "spec": {**spec, "containers": [container]}}
                 )
 
         await asyncio.gather(*(create(name) for name in names))
@@ -221,6 +232,24 @@ class World:
                     if any(event.type == "ADDED" for event in batch):
                         break
 
+    async def until_object(
+        self, kind: Kind, namespace: str, name: str, condition: Callable[[dict[str, Any]], Any]
+    ) -> dict[str, Any]:
+        """Wait until a condition on an object of any kind holds; return the object."""
+        selector = f"metadata.name={name}"
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                page = await self.client.list(kind, namespace, field_selector=selector)
+                for item in page.items:
+                    if condition(item.data()):
+                        return dict(item.data())
+                async for batch in self.client.watch(
+                    kind, namespace, field_selector=selector, resource_version=page.resource_version
+                ):
+                    for event in batch:
+                        if event.type != "BOOKMARK" and condition(event.item.data()):
+                            return dict(event.item.data())
+
     @staticmethod
     async def conflicts(call: Awaitable[Any]) -> bool:
         """Do a write; whether the server refused it as a conflict."""
@@ -239,7 +268,7 @@ class World:
                 with contextlib.suppress(ProcessLookupError):
                     process.process.kill()
             await process.process.wait()
-        for kind in (PODS, NODES, LEASES, LEASE_CANDIDATES, RESOURCE_CLAIMS, RESOURCE_SLICES, DEVICE_CLASSES):
+        for kind in _MADE:
             try:
                 items = (await self.client.list(kind)).items
             except ApiError as error:
@@ -247,6 +276,8 @@ class World:
                     raise
                 continue
             for item in items:
+                if kind is PRIORITY_CLASSES and item.name.startswith("system-"):
+                    continue
                 with contextlib.suppress(ApiError):
                     await self.client.delete(kind, item.namespace, item.name, grace_period_seconds=0)
 

@@ -14,6 +14,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from resource_scenarios import a_victim_makes_room, devices_are_allocated, volumes_wait_for_their_first_consumer
 from scenario_world import BRISK, LEASE, World, create_once, shipped_account
 
 from kubesched.api.kinds import DEVICE_CLASSES, LEASES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
@@ -289,6 +290,9 @@ SCENARIOS = (
     Scenario("restart among a thousand pods", restarted_among_a_thousand_pods),
     Scenario("failover", failover_between_two_replicas),
     Scenario("API server restart and expired watches", the_api_server_restarts),
+    Scenario("volumes that wait for their first consumer", volumes_wait_for_their_first_consumer),
+    Scenario("devices", devices_are_allocated),
+    Scenario("preemption", a_victim_makes_room),
     Scenario("selectors at their limit", selectors_that_take_as_long_as_they_may),
     Scenario("conflicts", another_scheduler_binds_the_same_pods),
     Scenario("lease taken", the_lease_is_taken),

@@ -12,7 +12,7 @@ import msgspec
 from kubesched.api.yamltext import to_yaml
 from kubesched.base.large_json import large_json
 from kubesched.base.lines import Line
-from kubesched.explain import Explanation
+from kubesched.explain.report import Explanation
 from kubesched.explain.text import explanation_lines
 from kubesched.lab.simulate.run.standing import explain_standing
 

@@ -19,7 +19,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
-from kubesched.explain import Explanation
+from kubesched.explain.report import Explanation
 
 from .errors import CliError
 

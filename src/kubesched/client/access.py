@@ -25,7 +25,6 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from kubesched.base.extras import needing
 from kubesched.base.followed_files import FollowedContext
 
 __all__ = ["AccessError", "ClusterAccess", "Credentials", "default_kubeconfig", "load_access", "load_kubeconfig"]
@@ -176,13 +175,10 @@ async def load_kubeconfig(path: str | Path | None = None, context: str = "", *, 
     Raises:
         AccessError: if the file cannot be read, or a part of it is missing or not supported.
     """
-    # Imported only here: it costs a third of a second and 40 MB.
-    with needing("reading a kubeconfig", "server"):
-        from kubernetes_asyncio.config.kube_config import KubeConfigLoader, KubeConfigMerger  # noqa: PLC0415
+    # Imported only here: a process in a pod of the cluster reads no kubeconfig.
+    from .credential_sources import kubeconfig_classes  # noqa: PLC0415
 
-        from .credential_sources import use_bounded_sources  # noqa: PLC0415
-
-    use_bounded_sources()
+    KubeConfigLoader, KubeConfigMerger = kubeconfig_classes()  # noqa: N806
 
     source = os.fspath(path) if path else default_kubeconfig()
     places = _files(source)

@@ -13,14 +13,16 @@ from typing import Any, Final
 
 from kubesched.base.extras import needing
 
-with needing("reading a kubeconfig", "server"):
+from .kubeconfig_library import without_its_client
+
+with needing("reading a kubeconfig", "server"), without_its_client():
     import aiohttp
     from kubernetes_asyncio.config import kube_config
     from kubernetes_asyncio.config.config_exception import ConfigException
     from kubernetes_asyncio.config.exec_provider import ExecProvider
     from kubernetes_asyncio.config.openid import OpenIDRequestor
 
-__all__ = ["use_bounded_sources"]
+__all__ = ["kubeconfig_classes"]
 
 #: Seconds that a plugin may take. It may be waiting for a person to log in.
 _PLUGIN_SECONDS: Final = 120.0
@@ -29,10 +31,11 @@ _ANSWER_SECONDS: Final = 30.0
 _MOST_BYTES: Final = 1 << 20
 
 
-def use_bounded_sources() -> None:
-    """Make the loader use the classes of this module, by replacing the names in the loader's module."""
+def kubeconfig_classes() -> tuple[Any, Any]:
+    """Return the loader and the merger of kubeconfigs. The loader uses the classes of this module."""
     setattr(kube_config, ExecProvider.__name__, _Plugin)
     setattr(kube_config, OpenIDRequestor.__name__, _Issuer)
+    return kube_config.KubeConfigLoader, kube_config.KubeConfigMerger
 
 
 class _Plugin(ExecProvider):

@@ -34,7 +34,7 @@ class Answer(NamedTuple):
 
 
 class AnswerReader:
-    """Reader of one answer. Use another reader for the next."""
+    """Reader of one answer. After it no more bytes may come; use another reader for the next."""
 
     __slots__ = ("_answer", "_body", "_head", "_headers", "_is_in_body", "_parser", "_size", "_wrong")
 
@@ -67,6 +67,8 @@ class AnswerReader:
             self._wrong = f"more than {_MOST_HEAD} bytes of headers"
         if self._wrong:
             raise UnreadableAnswerError(f"the server's answer has {self._wrong}")
+        if self._answer is not None:
+            del self._parser  # it refers to this reader, and the collector looks for cycles rarely
         return self._answer
 
     def end(self) -> Answer | None:

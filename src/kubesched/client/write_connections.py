@@ -186,7 +186,7 @@ class _Connection(asyncio.Protocol):
         self.context = context
         self._lost = lost
         self._transport: asyncio.Transport | None = None
-        self._reader = AnswerReader()
+        self._reader: AnswerReader
         self._waiting: asyncio.Future[Answer] | None = None
 
     @property

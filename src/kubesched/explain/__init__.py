@@ -6,9 +6,6 @@
 :class:`.explainer.Explainer` has every answer. Each is evaluated with the scheduler's own plugins, on changed copies of
 pods or in what-ifs; nothing of the cluster is changed. Callers: simulations, the demonstration, the server of a live
 scheduler, and ``kubesched explain``.
+
+This package imports nothing by itself: ``kubesched run`` loads its parts when they are asked for.
 """
-
-from .explainer import Explainer
-from .report import Explanation
-
-__all__ = ["Explainer", "Explanation"]

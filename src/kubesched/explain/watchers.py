@@ -2,23 +2,28 @@
 
     Watchers() ──▶ Scheduler(observers=watchers.observers) ──▶ watchers.attach(scheduler, port) ──▶ watchers.tasks()
 
+What a process does not use is not imported: the pages with the first request, annotations where they are asked for.
 Callers: ``kubesched run`` and ``kubesched up``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from kubesched.base.pages import Answer, Page
 from kubesched.client.port import ApiPort
 from kubesched.scheduler.core.observer import AttemptObserver
 from kubesched.scheduler.scheduler import Scheduler
 
-from .annotations import SimulatorResults, WhyPending
-from .live import LivePages
 from .preemptions import PreemptionMemory
-from .records import Recorder
+
+if TYPE_CHECKING:
+    from .annotations.simulator import SimulatorResults
+    from .annotations.why import WhyPending
+    from .live import LivePages
+    from .records.recorder import Recorder
 
 __all__ = ["Watchers"]
 
@@ -40,9 +45,9 @@ class Watchers:
         """
         self._recorder = recorder
         self._memory = PreemptionMemory()
-        self._why = WhyPending(annotate=annotate_why, event=event_why) if annotate_why or event_why else None
-        self._results = SimulatorResults() if simulator_results else None
-        self._live: LivePages | None = None
+        self._why = _why_pending(annotate_why, event_why) if annotate_why or event_why else None
+        self._results = _simulator_results() if simulator_results else None
+        self._live: Callable[[], LivePages] | None = None
         every = (self._memory, recorder, self._why, self._results)
         self.observers: list[AttemptObserver] = [one for one in every if one is not None]
         self.pages: dict[str, Page] = dict.fromkeys(("explain", "decisions"), self._page)
@@ -53,7 +58,14 @@ class Watchers:
         ``ready`` returns True once the scheduler's caches are filled.
         """
         ring = self._recorder.ring if self._recorder is not None else None
-        self._live = LivePages(scheduler, ready=ready, preemptions=self._memory, decisions=ring)
+
+        @cache
+        def live() -> LivePages:
+            from .live import LivePages  # noqa: PLC0415 - 10,000 lines that a scheduler runs without
+
+            return LivePages(scheduler, ready=ready, preemptions=self._memory, decisions=ring)
+
+        self._live = live
         self._memory.attach(scheduler)
         if self._recorder is not None:
             self._recorder.attach(scheduler)
@@ -66,7 +78,7 @@ class Watchers:
         if self._recorder is not None and self._recorder.file is not None:
             yield "decisions", self._recorder.run()
         if self._why is not None and self._live is not None:
-            yield "why-pending", self._why.run(self._live.explain)
+            yield "why-pending", self._why.run(self._live().explain)
             yield "why-pending-writes", self._why.write()
         if self._results is not None:
             yield "simulator-results", self._results.run()
@@ -74,4 +86,16 @@ class Watchers:
     async def _page(self, path: str, query: Mapping[str, Sequence[str]], accept: str) -> Answer:
         if self._live is None:
             return Answer(503, b"the scheduler is not built yet\n", "text/plain", 1)
-        return await self._live.answer(path, query, accept)
+        return await self._live().answer(path, query, accept)
+
+
+def _why_pending(annotate: bool, event: bool) -> WhyPending:
+    from .annotations.why import WhyPending  # noqa: PLC0415
+
+    return WhyPending(annotate=annotate, event=event)
+
+
+def _simulator_results() -> SimulatorResults:
+    from .annotations.simulator import SimulatorResults  # noqa: PLC0415
+
+    return SimulatorResults()

@@ -37,7 +37,6 @@ from kubesched.client.candidate import LeaseCandidate
 from kubesched.client.http import HttpTransport
 from kubesched.client.lease import LeaderElector, LeaseConfig, LeaseError
 from kubesched.client.port import ApiPort
-from kubesched.explain.records import DecisionFile, Recorder
 from kubesched.explain.watchers import Watchers
 from kubesched.scheduler.config import (
     IN_TREE,
@@ -344,6 +343,8 @@ class _Process:
         flags, recorder = self._flags, None
         path, kept = flags["decisions"], flags["decisions-kept"]
         if path or kept > 0:
+            from kubesched.explain.records import DecisionFile, Recorder  # noqa: PLC0415 - not without these flags
+
             recorder = Recorder(kept=max(kept, 0), file=DecisionFile(path) if path else None)
             self._stack.callback(recorder.close)
         return Watchers(

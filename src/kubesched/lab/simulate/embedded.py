@@ -31,7 +31,7 @@ from kubesched.cluster.controllers import (
 )
 from kubesched.cluster.kubelets import HollowKubelets, Stage
 from kubesched.cluster.store import Faults, InProcessClient, Store
-from kubesched.explain import Explainer
+from kubesched.explain.explainer import Explainer
 from kubesched.explain.report import Pending
 from kubesched.scheduler.cache.check import check_cache, compare_with_server
 from kubesched.scheduler.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar, Unpack
 
 from kubesched.api.types import Pod
 from kubesched.cluster.files import Manifests
-from kubesched.explain import Explanation
+from kubesched.explain.report import Explanation
 
 from .embedded import Embedded
 from .entry import Options, arguments_text, options_of, seconds_of, shown_signature

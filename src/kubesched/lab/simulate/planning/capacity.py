@@ -20,7 +20,7 @@ from kubesched.api.requests import pod_requests
 from kubesched.api.types import Pod
 from kubesched.base.collector import collector_off
 from kubesched.cluster.files import Manifest, Manifests
-from kubesched.explain import Explainer
+from kubesched.explain.explainer import Explainer
 from kubesched.explain.report import Pending
 from kubesched.scheduler.config import DEFAULT_GATES, FeatureGates, default_config
 

@@ -11,9 +11,9 @@ import msgspec
 
 from kubesched.cluster.controllers import DEVICES, STORAGE
 from kubesched.cluster.files import ManifestError
-from kubesched.explain import Explainer, Explanation
+from kubesched.explain.explainer import Explainer
 from kubesched.explain.preemptions import preemption_report
-from kubesched.explain.report import PreemptionReport
+from kubesched.explain.report import Explanation, PreemptionReport
 from kubesched.explain.workloads import Workloads
 from kubesched.scheduler.core.observer import AttemptObserver
 from kubesched.scheduler.framework.preemption import Preemption

@@ -19,8 +19,9 @@ from kubesched.api.types import Pod
 from kubesched.base.said_once import said_once
 from kubesched.cluster.files import Manifest, ManifestError, Manifests
 from kubesched.cluster.store import Store
-from kubesched.explain import Explainer, Explanation
 from kubesched.explain.audit import Audit, Limits, audit_cluster
+from kubesched.explain.explainer import Explainer
+from kubesched.explain.report import Explanation
 from kubesched.explain.workloads import Workloads
 from kubesched.scheduler.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration
 from kubesched.scheduler.framework.registry import Registry
