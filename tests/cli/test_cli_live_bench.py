@@ -56,6 +56,15 @@ def test_a_cluster_that_does_not_answer_is_explained(capsys: pytest.CaptureFixtu
     assert str(tmp_path / "none") in ran.err
 
 
+def test_pods_created_at_a_rate_over_tls_have_a_latency(capsys: pytest.CaptureFixture[str]) -> None:
+    argv = ["--run", "--tls", "--rate", 100, "--nodes", 3, "--pods", 20, "--runs", 1]
+    ran = run(capsys, "bench", *argv, "--json", "--quiet")
+    assert (ran.code, ran.err) == (0, "")
+    (figures,) = json.loads(ran.out)["runs"]
+    assert (figures["pods"], figures["events"]) == (20, 20)
+    assert 0 < figures["latencyP50Ms"] <= figures["latencyP99Ms"]
+
+
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
@@ -64,6 +73,9 @@ def test_a_cluster_that_does_not_answer_is_explained(capsys: pytest.CaptureFixtu
         (["--run", "--pid", "1"], "it does not go with --pid"),
         (["--kubeconfig", "f", "--nodes", "1"], "--nodes does not go with --kubeconfig"),
         (["--pid", "1"], "--pid needs --kubeconfig"),
+        (["--kubeconfig", "f", "--tls"], "--tls goes with --run only"),
+        (["--rate", "5"], "--rate needs --run or --kubeconfig"),
+        (["--tls"], "--tls needs --run"),
         (["--scheduler-name", "mine"], "--scheduler-name needs --kubeconfig"),
     ],
 )

@@ -77,7 +77,10 @@ def test_health_when_all_is_well(tmp_path: Path) -> None:
             assert (await client("/healthz/ping")).status == 404
             head = await client("/healthz", "HEAD")
             assert (head.status, head.body) == (200, b"")
-            refused = await client("/healthz", "POST")
+            posted = await client("/healthz", "POST")
+            assert (posted.status, posted.text) == (200, "ok")
+            assert (await client("/readyz/shutdown", "PUT")).status == 200
+            refused = await client("/metrics/slis", "POST")
             assert (refused.status, refused.headers["Allow"], refused.text) == (
                 405,
                 "GET, HEAD",

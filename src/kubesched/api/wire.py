@@ -105,7 +105,7 @@ class ApiError(Exception):
         return cls(410, "Expired", message, continue_token=continue_token)
 
     def to_status(self) -> dict[str, Any]:
-        """Return the ``Status`` object as plain data."""
+        """Return the ``Status`` object as plain data, its members in the order in which Go writes them."""
         status: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",
@@ -113,10 +113,10 @@ class ApiError(Exception):
             "status": "Failure",
             "message": self.message,
             "reason": self.reason,
-            "code": self.code,
         }
         if self.details or self._has_details:
             status["details"] = self.details
+        status["code"] = self.code
         return status
 
 

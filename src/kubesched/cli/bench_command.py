@@ -33,6 +33,10 @@ __all__ = ["run"]
 def run(options: argparse.Namespace) -> int:
     if options.results and options.labels is None:
         raise CliError("--results needs --labels", code=2)
+    live = options.run or options.kubeconfig
+    for name, given, needed in (("--rate", options.rate, "--run or --kubeconfig"), ("--tls", options.tls, "--run")):
+        if given and not live:
+            raise CliError(f"{name} needs {needed}", code=2)
     if options.labels is not None:
         from .bench_suite import run as run_suite  # noqa: PLC0415 - the other modes do without
 
@@ -41,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
         from .http_bench import run as run_http  # noqa: PLC0415 - needs aiohttp, which the others do without
 
         return run_http(options, _machine())
-    if options.run or options.kubeconfig:
+    if live:
         from .live_bench import run as run_live  # noqa: PLC0415 - as above
 
         return run_live(options, _machine())

@@ -1,6 +1,7 @@
 """``kubesched bench --run`` and ``--kubeconfig``: a scheduler in a process of its own, measured from outside.
 
     --run         kubesched up --no-scheduler ◀─ pods, pending ─ this process; then `kubesched run` starts
+    --run --rate  kubesched up --no-scheduler, then `kubesched run` starts ◀─ pods, R a second ─ this process
     --kubeconfig  any cluster, whose scheduler runs already    ◀─ pods ─ this process
 
 A watch sees the bindings; CPU and memory are read from /proc. Nothing here depends on the scheduler that is measured,
@@ -73,6 +74,9 @@ class LiveRun(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     startup_cpu_seconds: float | None
     memory_mib: float | None
     peak_memory_mib: float | None
+    #: With a rate: milliseconds from the request that creates a pod to its binding, as a watch sees it.
+    latency_p50_ms: float | None = None
+    latency_p99_ms: float | None = None
     #: Load of the machine at the start: processes that wanted to run, averaged over the last minute.
     load: float
 
@@ -81,6 +85,8 @@ def run(options: argparse.Namespace, machine: Mapping[str, Any]) -> int:
     """Measure and print. ``machine`` describes where the figures come from."""
     mode = "--run" if options.run else "--kubeconfig"
     refuse_others(options, mode, profile=options.run)
+    if options.tls and not options.run:
+        raise CliError("--tls goes with --run only: a kubeconfig has its own address", code=2)
     others = {"--kubeconfig": options.kubeconfig, "--pid": options.pid, "--scheduler-name": options.scheduler_name}
     for name, given in others.items():
         if options.run and given:
@@ -105,14 +111,21 @@ def _started(options: argparse.Namespace, nodes: int, pods: int, bar: ProgressBa
     with tempfile.TemporaryDirectory(prefix="kubesched-") as scratch:
         kubeconfig, config = Path(scratch) / "kubeconfig", Path(scratch) / "config.yaml"
         config.write_text(_CONFIG.format(kubeconfig=msgspec.json.encode(str(kubeconfig)).decode(), qps=_QPS))
-        with cluster(kubeconfig, nodes, options.seed, "--no-scheduler") as (url, _):
+        tls = ("--tls", "--token") if options.tls else ()
+        with cluster(kubeconfig, nodes, options.seed, "--no-scheduler", *tls):
             profiler = ["-m", "cProfile", "-o", options.profile_to] if options.profile_to else []
             command = [sys.executable, *profiler, "-m", "kubesched.cli", "run"]
             command += ["--config", str(config), "--secure-port", "0"]
 
             async def measure() -> LiveRun:
-                async with HttpTransport(url) as transport:
+                async with HttpTransport.connect(await load_kubeconfig(kubeconfig)) as transport:
                     watch = _Bindings(transport, _DEFAULT_NAME, pods)
+                    if options.rate:
+                        first = _Bindings(transport, _DEFAULT_NAME, 1)
+                        with child(command, "kubesched run") as (_, process):
+                            await first.create(1, bar)
+                            await first.measure(process, None, bar)  # now the scheduler is ready
+                            return await watch.measure_at(options.rate, process, options.connections, bar)
                     await watch.create(options.connections, bar)
                     with child(command, "kubesched run") as (_, process):
                         return await watch.measure(process, time.perf_counter(), bar)
@@ -134,12 +147,7 @@ def _running(options: argparse.Namespace, pods: int, bar: ProgressBar) -> LiveRu
                 PODS, limit=1
             )  # so that a cluster that does not answer causes one error, not one for each connection
             try:
-                # The watch is open while pods are created: the first are bound before the last exist.
-                async with Supervisor("bench") as tasks:
-                    measuring = tasks.spawn(watch.measure(options.pid, None, bar), "measure", lasting=False)
-                    tasks.spawn(watch.create(options.connections, bar), "create", lasting=False)
-                    await tasks.ended()
-                return measuring.result()
+                return await watch.measure_at(options.rate, options.pid, options.connections, bar)
             finally:
                 await watch.delete()
 
@@ -168,9 +176,41 @@ class _Bindings:
         spec = {**_SPEC, "schedulerName": scheduler_name}
         self._pod = {**PLAIN_POD, "metadata": {"generateName": "bench-", "labels": {_LABEL: self._label}}, "spec": spec}
         self._load = os.getloadavg()[0]
+        #: By UID, on the performance counter: when its creation was requested at a rate, and when it was seen on a node.
+        self._created: dict[str, float] = {}
+        self._seen: dict[str, float] = {}
 
     async def create(self, connections: int, bar: ProgressBar) -> None:
         await create_pods(self._transport, self._pod, self._pods, connections, bar)
+
+    async def measure_at(self, rate: int | None, process: int | None, connections: int, bar: ProgressBar) -> LiveRun:
+        """Create the pods, ``rate`` a second or as fast as possible, and measure meanwhile."""
+        creating = self._create_at(rate, connections) if rate else self.create(connections, bar)
+        # The watch is open while pods are created: the first are bound before the last exist.
+        async with Supervisor("bench") as tasks:
+            measuring = tasks.spawn(self.measure(process, None, bar), "measure", lasting=False)
+            tasks.spawn(creating, "create", lasting=False)
+            await tasks.ended()
+        return measuring.result()
+
+    async def _create_at(self, rate: int, connections: int) -> None:
+        begun, left = time.perf_counter(), iter(range(self._pods))
+
+        async def requests() -> None:
+            for number in left:  # the tasks share it: each takes the next number
+                await asyncio.sleep(begun + number / rate - time.perf_counter())
+                sent = time.perf_counter()
+                self._created[(await self._transport.create(PODS, "default", self._pod)).uid] = sent
+
+        async with Supervisor("requests") as tasks:
+            for number in range(connections):
+                tasks.spawn(requests(), f"requests-{number}", lasting=False)
+            await tasks.ended()
+
+    def _latency(self, share: float) -> float | None:
+        """Return the latency, in milliseconds, that this share of the pods does not exceed."""
+        each = sorted(self._seen[uid] - sent for uid, sent in self._created.items())
+        return round(each[min(int(share * len(each)), len(each) - 1)] * 1e3, 2) if each else None
 
     async def delete(self) -> None:
         for item in await self._of_run():
@@ -194,6 +234,8 @@ class _Bindings:
             startup_cpu_seconds=round(at_first, 2) if started is not None and at_first is not None else None,
             memory_mib=None if memory is None else round(memory[0], 1),
             peak_memory_mib=None if memory is None else round(memory[1], 1),
+            latency_p50_ms=self._latency(0.5),
+            latency_p99_ms=self._latency(0.99),
             load=round(self._load, 1),
         )
 
@@ -213,6 +255,7 @@ class _Bindings:
                 if not bound:
                     first, cpu = now, cpu_seconds(process) if process is not None else None
                 bound |= new
+                self._seen.update(dict.fromkeys(new, now))
                 bar.update(len(bound), self._pods)
                 if len(bound) >= self._pods:
                     return first, now, cpu
@@ -265,6 +308,8 @@ _FIGURES: Final = {
     "startupCpuSeconds": ("CPU until then", "s", 2),
     "memoryMib": ("memory at the end", "MiB", 0),
     "peakMemoryMib": ("memory at its peak", "MiB", 0),
+    "latencyP50Ms": ("creation to binding, p50", "ms", 1),
+    "latencyP99Ms": ("creation to binding, p99", "ms", 1),
     "events": ("pods with an event", "", 0),
     "load": ("load of the machine before", "", 1),
 }

@@ -34,7 +34,7 @@ class Answer(NamedTuple):
 
 
 class AnswerReader:
-    """Reader of one answer. After it no more bytes may come; use another reader for the next."""
+    """Reader of one answer. Use another reader for the next."""
 
     __slots__ = ("_answer", "_body", "_head", "_headers", "_is_in_body", "_parser", "_size", "_wrong")
 
@@ -54,6 +54,8 @@ class AnswerReader:
         Raises:
             UnreadableAnswerError: if the bytes are not an answer.
         """
+        if self._answer is not None:
+            return self._answer._replace(is_last=True) if data else self._answer
         if not self._is_in_body:
             self._head += len(data)
         try:
@@ -73,8 +75,10 @@ class AnswerReader:
 
     def end(self) -> Answer | None:
         """Take note of the end of the connection. Return the answer if that completes it."""
-        if self._is_in_body and not {"content-length", "transfer-encoding"} & self._headers.keys():
+        lengths = {"content-length", "transfer-encoding"}
+        if self._answer is None and self._is_in_body and not lengths & self._headers.keys():
             self.on_message_complete()
+            del self._parser  # as in feed
         return self._answer
 
     # -- called by the parser ------------------------------------------------------------------------------

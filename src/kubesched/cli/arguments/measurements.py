@@ -71,6 +71,14 @@ def _other_clusters(parser: argparse.ArgumentParser) -> None:
         type=positive,
         help="that scheduler's process on this machine, to measure CPU and memory",
     )
+    parser.add_argument("--tls", action="store_true", help="with --run: over HTTPS, with a token")
+    parser.add_argument(
+        "--rate",
+        metavar="R",
+        type=positive,
+        help="with --run, --kubeconfig: create R pods a second while the scheduler runs, and measure the time from each "
+        "creation to the binding",
+    )
     parser.add_argument(
         "--connections",
         metavar="C",
@@ -90,6 +98,7 @@ examples: kubesched bench --shape mixed --nodes 1000 --pods 5000
           kubesched bench --shape topology --case TopologySpreading --set initPods=50000
           kubesched bench --http --connections 32
           kubesched bench --run --nodes 5000
+          kubesched bench --run --tls --nodes 5000 --rate 500
           kubesched bench --kubeconfig FILE --pid $(pidof kube-scheduler)
           kubesched bench performance-config.yaml --case SchedulingBasic --workload 500Nodes
           kubesched bench scheduler_perf --labels performance --results results"""

@@ -17,6 +17,7 @@ import signal
 import socket
 import sys
 import uuid
+from asyncio import sslproto
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
@@ -82,6 +83,9 @@ _log = logging.getLogger("kubesched.run")
 
 #: Seconds that bindings under way may take at the end.
 _BINDING_SECONDS: Final = 5.0
+#: Bytes of the buffer that asyncio makes for each TLS connection. Its own 256 KiB are for transfers of large files: a
+#: record of TLS has 16 KiB, and most connections here carry answers of 2 KB.
+_TLS_BUFFER: Final = 64 << 10
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -98,6 +102,7 @@ def main(arguments: Sequence[str]) -> int:
     if "version" in flags.changed and flags["version"] in ("true", "raw"):
         print(_version(raw=flags["version"] == "raw"))
         return 0
+    sslproto.SSLProtocol.max_size = _TLS_BUFFER
     try:
         return run_loop(_run(flags))
     except SystemExit as error:  # raised in a task; a plugin must not choose the exit code

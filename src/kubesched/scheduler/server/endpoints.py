@@ -80,9 +80,9 @@ class Endpoints:
             "/metrics/slis": _Route(self._slis),
         }
         for name, checks in pages.health.by_endpoint().items():
-            self._routes[f"/{name}"] = _Route(_bound(self._health, name))
+            self._routes[f"/{name}"] = _Route(_bound(self._health, name), ())
             for check in checks:
-                self._routes[f"/{name}/{check.name}"] = _Route(_bound(self._one_check, name, check))
+                self._routes[f"/{name}/{check.name}"] = _Route(_bound(self._one_check, name, check), ())
         if pages.resources is not None:
             self._routes["/metrics/resources"] = _Route(_bound(self._resources, pages.resources))
         if pages.configz is not None:
