@@ -39,6 +39,7 @@ SHAPES: Final = (
     "crowded",
     "steady",
     "templates",
+    "gangs",
     "million",
 )
 
