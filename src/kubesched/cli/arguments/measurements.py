@@ -39,7 +39,6 @@ SHAPES: Final = (
     "crowded",
     "steady",
     "templates",
-    "gangs",
     "million",
 )
 
