@@ -162,6 +162,39 @@ def test_gates_barriers_deletions_and_collections(tmp_path: Path) -> None:
     assert section.latency_ms.p99 >= section.latency_ms.p50 > 0
 
 
+GROUP = (
+    "{apiVersion: scheduling.k8s.io/v1alpha2, kind: PodGroup, metadata: {name: 'g-{{.Index}}'}, "
+    "spec: {schedulingPolicy: {gang: {minCount: 2}}}}"
+)
+MEMBER = (
+    "{apiVersion: v1, kind: Pod, metadata: {generateName: p-}, spec: "
+    "{schedulingGroup: {podGroupName: 'g-{{DivideInt .Index 2}}'}, containers: [{name: c, image: i}]}}"
+)
+
+
+def test_gates_of_pod_groups_are_in_effect(tmp_path: Path) -> None:
+    for name, text in (("group", GROUP), ("member", MEMBER)):
+        (tmp_path / f"{name}.yaml").write_text(text)
+    operations = (
+        NODES,
+        {"opcode": "createAny", "count": 2, "namespace": "groups", "templatePath": "group.yaml"},
+        {**MEASURED, "namespace": "groups", "podTemplatePath": "member.yaml"},
+    )
+    path = workload_file(
+        tmp_path, *operations, featureGates={"GenericWorkload": True, "GangScheduling": True, "StorageVersionAPI": True}
+    )
+    [workload] = load_workloads(path)
+    assert workload.gates.among(("GenericWorkload", "GangScheduling", "WorkloadAwarePreemption")) == {
+        "GenericWorkload",
+        "GangScheduling",
+    }
+    [section] = go(path).sections
+    assert (section.pods, section.bound) == (4, 4)
+    lone = workload_file(tmp_path, *operations, featureGates={"GangScheduling": True})
+    with pytest.raises(WorkloadError, match="Case/w: featureGates: GangScheduling is enabled, but depends on"):
+        go(lone)
+
+
 def test_updates_replace_objects_and_their_status_and_barriers_look_at_labels(tmp_path: Path) -> None:
     (tmp_path / "node.yaml").write_text(
         "{apiVersion: v1, kind: Node, metadata: {name: 'closed-{{.Index}}'}, spec: {unschedulable: true}, "

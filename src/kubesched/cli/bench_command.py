@@ -18,7 +18,6 @@ from kubesched import __version__
 from kubesched.base.data import data_folder
 from kubesched.base.lines import Line, columns
 from kubesched.lab.bench import Decisions, Param, Run, Workload, load_workloads, measure_decisions, run_workload
-from kubesched.scheduler.config import DEFAULT_GATES
 from kubesched.scheduler.framework.registry import Registry
 
 from .console import print_lines, progress_bar, warn, write_json
@@ -167,7 +166,7 @@ def _in_proportion(workload: Workload, params: Mapping[str, Param]) -> dict[str,
 
 def _remarks(workload: Workload) -> list[str]:
     """Return remarks about settings of the file that are not applied."""
-    values = DEFAULT_GATES.values
+    values = workload.gates.values
     ignored = [name for name, value in workload.feature_gates.items() if values.get(name, value) != value]
     return [f"the feature gate {name} of {workload.title} is not applied" for name in ignored]
 

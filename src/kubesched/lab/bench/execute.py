@@ -77,9 +77,11 @@ def config_of(workload: Workload) -> KubeSchedulerConfiguration:
 
     Raises:
         ConfigError: when the file cannot be used.
+        WorkloadError: when the feature gates do not fit together.
     """
     path = workload.scheduler_config_path
-    return load_config_file(workload.folder / path) if path else default_config()
+    gates = workload.gates
+    return load_config_file(workload.folder / path, gates=gates) if path else default_config(gates=gates)
 
 
 async def run_workload(
@@ -162,6 +164,7 @@ class _Execution:
             config,
             with_features(registry, workload.fake_features),
             clock=RealClock(),
+            gates=workload.gates,
             seed=seed,
             kubelets=False,
             with_faults=False,

@@ -12,8 +12,10 @@ from typing import Any, Final
 
 import msgspec
 
+from kubesched.api.groups import GATES
 from kubesched.api.yamltext import TextError, read_single
 from kubesched.base.times import parse_duration
+from kubesched.scheduler.config import FeatureGateError, FeatureGates
 
 __all__ = [
     "AllocResourceClaims",
@@ -294,6 +296,18 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def title(self) -> str:
         return f"{self.case}/{self.name}"
+
+    @property
+    def gates(self) -> FeatureGates:
+        """Feature gates in effect: the defaults, and those of pod groups as the workload sets them.
+
+        Raises:
+            WorkloadError: when a gate needs another one that is off.
+        """
+        try:
+            return FeatureGates.of({name: value for name, value in self.feature_gates.items() if name in GATES})
+        except FeatureGateError as error:
+            raise WorkloadError(f"{self.title}: featureGates: {error}") from None
 
     @property
     def fake_features(self) -> tuple[str, ...]:
