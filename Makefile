@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo clients test test-controlplane test-e2e matrix campaign fuzz fuzz-cel mutants lint format types layers bench bench-quick conformance sweep shutdown docs reference recordings release-check clean
+.PHONY: help setup demo clients test test-controlplane test-e2e matrix campaign fuzz fuzz-cel mutants lint format types layers bench bench-quick soak soak-up conformance sweep shutdown docs reference recordings release-check clean
 
 help: ## show this list
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1\t\2/' | expand -t 28
@@ -74,6 +74,12 @@ bench: $(STAMP) ## throughput, latencies and memory of the whole path
 
 bench-quick: $(STAMP) ## a small run of every built-in workload, one table; under two minutes
 	$(BIN)/kubesched bench --labels quick --runs 1
+
+soak: $(STAMP) ## memory over a virtual week of churn on 1,000 nodes, flat within 5 % after the first day (DAYS=7; minutes)
+	$(BIN)/python bench/soak.py --days $(or $(DAYS),7)
+
+soak-up: $(STAMP) ## memory of kubesched up in real time, under RATE=1000 pods a second for DURATION=3600 seconds
+	$(BIN)/python bench/soak.py --up --duration $(or $(DURATION),3600) --rate $(or $(RATE),1000)
 
 conformance: $(STAMP) ## replay the decisions recorded from Kubernetes
 	$(BIN)/kubesched conformance tests/golden

@@ -305,6 +305,7 @@ class Scheduler:
             await self.conditions.finish()
             await self.tasks.stop()
         finally:
+            self.metrics.measure_last(self._measure_cache)
             for extender in self.extenders:
                 try:
                     await extender.close()

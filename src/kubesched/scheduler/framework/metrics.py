@@ -332,6 +332,11 @@ class MetricSet:
         """Call ``measure`` before each collection: it sets gauges just when they are read, instead of on a timer."""
         self._before_collect.append(measure)
 
+    def measure_last(self, measure: Callable[[], None]) -> None:
+        """Call ``measure`` now and never again: what it measures has ended, and should not be kept in memory."""
+        measure()
+        self._before_collect.remove(measure)
+
     def collect(self) -> Iterator[MetricFamily]:
         """Yield every registered metric that has series, in the order of the table."""
         for measure in self._before_collect:

@@ -1,0 +1,292 @@
+"""Memory of a cluster under churn: a week in virtual time, or some minutes of ``kubesched up``.
+
+    python bench/soak.py                                     # 1,000 nodes, 7 days of virtual time
+    python bench/soak.py --days 2 --nodes 100 --trace        # with the lines that allocated what grew
+    python bench/soak.py --up --duration 3600 --rate 1000    # real time, against a process of its own
+
+Pods arrive and end, with claims for volumes and devices and with priorities that evict others; nodes are cordoned, removed and added;
+every six hours another scheduler takes over. The population is the same at the end of each day. Objects are counted then, by type.
+The exit code is 1 if memory or the number of objects has grown by more than ``--limit`` percent since the first day.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import logging
+import os
+import sys
+import tempfile
+import time
+import tracemalloc
+from collections import Counter, deque
+from pathlib import Path
+from random import Random
+from typing import Any, Final, NamedTuple
+
+from kubesched.api.kinds import (
+    CLAIMS,
+    DEVICE_CLASSES,
+    NODES,
+    PODS,
+    RESOURCE_CLAIM_TEMPLATES,
+    STORAGE_CLASSES,
+    Kind,
+)
+from kubesched.api.wire import ApiError
+from kubesched.cli.bench_processes import cluster, memory_mib
+from kubesched.cli.memory import MOST_EVENTS, give_back
+from kubesched.client.http import HttpTransport
+from kubesched.cluster.kubelets import default_stages, make_nodes, node_template
+from kubesched.lab.simulate.embedded import Embedded
+from kubesched.lab.simulate.run.virtual_time import VirtualClock, run_virtual
+from kubesched.scheduler.config import default_config
+from kubesched.scheduler.plugins import in_tree_registry
+
+__all__ = ["Day", "Soak", "grown"]
+
+_DEVICES: Final = "- driver: gpu.example\n  devices:\n  - {name: gpu, count: 2}\n"
+_HOURS: Final = 24
+#: Hours between two changes of the leader.
+_TERM: Final = 6
+
+
+class Day(NamedTuple):
+    """Figures at the end of a day."""
+
+    memory_mib: float
+    objects: int
+    stored: int
+    types: Counter[str]
+
+
+class Soak:
+    """Cluster in virtual time, and what happens to it."""
+
+    def __init__(self, nodes: int, per_hour: int, seed: int) -> None:
+        """``per_hour``: pods that arrive in an hour; as many leave."""
+        self._rng = Random(seed)
+        self._per_hour = per_hour
+        self._nodes = nodes
+        self._made = 0
+        self._live: deque[tuple[str, bool]] = deque()
+        self.bound = self.evicted = 0
+        self.config = default_config()
+        self.embedded = Embedded(
+            self.config,
+            in_tree_registry(),
+            clock=VirtualClock(asyncio.get_running_loop()),
+            seed=seed,
+            controllers=True,
+            believe_priority=True,
+            stages=default_stages(stop_delay=1.0),
+            on_bind=self._on_bind,
+        )
+        self.store = self.embedded.store
+        self.store.most_events = MOST_EVENTS
+
+    def _on_bind(self, namespace: str, name: str, node: str) -> None:
+        self.bound += 1
+
+    def build(self) -> None:
+        """Create nodes, classes and the first pods."""
+        template = node_template()
+        template["metadata"].setdefault("annotations", {})["kubesched.io/devices"] = _DEVICES
+        for node in make_nodes(self._nodes, template, zones=["a", "b", "c"], now=self.store.now()):
+            self.store.create(NODES, "", node)
+        self._create(DEVICE_CLASSES, {"metadata": {"name": "gpu"}, "spec": {}})
+        request = {"name": "gpu", "exactly": {"deviceClassName": "gpu", "count": 1}}
+        spec = {"spec": {"devices": {"requests": [request]}}}
+        self._create(RESOURCE_CLAIM_TEMPLATES, {"metadata": {"name": "gpu"}, "spec": spec})
+        provisioner = {"provisioner": "disk.example", "volumeBindingMode": "WaitForFirstConsumer"}
+        self._create(STORAGE_CLASSES, {"metadata": {"name": "fast"}, **provisioner})
+        for _ in range(3 * self._nodes):
+            self._arrive()
+
+    async def day(self, trace: bool = False) -> Day:
+        """Let a day pass."""
+        for hour in range(_HOURS):
+            await self.hour()
+            if hour % _TERM == _TERM - 1:
+                await self.embedded.restart_scheduler(self.config)
+        await asyncio.sleep(600)
+        return self.measure()
+
+    async def hour(self) -> None:
+        """Let an hour of arrivals, departures, evictions and changes of nodes pass."""
+        for quarter in range(4):
+            for _ in range(self._per_hour // 4):
+                self._leave()
+                self._arrive()
+            if quarter == 0:
+                self._change_nodes()
+                self._evict()
+            await asyncio.sleep(900)
+
+    def measure(self) -> Day:
+        """Count memory and objects."""
+        gc.collect()
+        give_back(self.store)
+        types = Counter(type(each).__name__ for each in gc.get_objects())
+        stored = sum(len(table.objects) for table in self.store.tables.values())
+        return Day(_own_memory(), sum(types.values()), stored, types)
+
+    # -- what happens --------------------------------------------------------------------------------------
+
+    def _create(self, kind: Kind, obj: dict[str, Any]) -> None:
+        self.store.create(kind, "default" if kind.namespaced else "", obj)
+
+    def _arrive(self, cpu: str = "2", priority: int = 0) -> None:
+        self._made += 1
+        name, draw = f"pod-{self._made:07}", self._rng.random()
+        container: dict[str, Any] = {"name": "main", "image": "app", "resources": {"requests": {"cpu": cpu}}}
+        spec: dict[str, Any] = {"containers": [container], "priority": priority}
+        has_claim = draw < 0.1
+        if has_claim:
+            amounts = {"requests": {"storage": "1Gi"}}
+            body = {"accessModes": ["ReadWriteOnce"], "storageClassName": "fast", "resources": amounts}
+            self._create(CLAIMS, {"metadata": {"name": name}, "spec": body})
+            spec["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]
+        elif draw < 0.2:
+            spec["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "gpu"}]
+        self._create(PODS, {"metadata": {"name": name, "labels": {"app": f"app-{self._made % 50}"}}, "spec": spec})
+        self._live.append((name, has_claim))
+
+    def _leave(self) -> None:
+        name, has_claim = self._live.popleft()
+        for kind in (PODS, CLAIMS) if has_claim else (PODS,):
+            try:
+                self.store.delete(kind, "default", name)
+            except ApiError:
+                self.evicted += kind is PODS  # it was evicted, or went with its node
+
+    def _evict(self) -> None:
+        """Pods of high priority come that fit nowhere without evictions."""
+        for _ in range(3):
+            self._arrive("7", 1000)
+            self._leave()
+
+    def _change_nodes(self) -> None:
+        names = [item.name for item in self.store.list(NODES).items]
+        for name in self._rng.sample(names, 3):
+            cordoned = self.store.get(NODES, "", name).typed.spec.unschedulable
+            self.store.patch(NODES, "", name, {"spec": {"unschedulable": not cordoned}})
+        gone = self._rng.choice(names)
+        node = self.store.get(NODES, "", gone).data()
+        self.store.delete(NODES, "", gone)
+        metadata = {key: node["metadata"][key] for key in ("name", "labels", "annotations") if key in node["metadata"]}
+        status = {key: node["status"][key] for key in ("capacity", "allocatable")}
+        self._create(NODES, {"metadata": metadata, "status": status})
+
+
+def _own_memory() -> float:
+    memory = memory_mib(os.getpid())
+    return memory[0] if memory is not None else 0.0
+
+
+def grown(first: Day, last: Day) -> list[tuple[str, int]]:
+    """Return the types of which there are more objects than before, with the difference; the most first."""
+    return (last.types - first.types).most_common(8)
+
+
+async def _virtual(options: argparse.Namespace) -> int:
+    soak = Soak(options.nodes, options.per_hour, options.seed)
+    soak.build()
+    days: list[Day] = []
+    async with soak.embedded.running():
+        await asyncio.sleep(600)
+        for number in range(options.days):
+            begun = time.process_time()
+            days.append(await soak.day())
+            day = days[-1]
+            print(
+                f"day {number + 1}: {day.memory_mib:.1f} MiB, {day.objects:,} objects in memory, {day.stored:,} stored, "
+                f"{soak.bound:,} bindings, {soak.evicted:,} gone early, {time.process_time() - begun:.0f} s of CPU",
+                flush=True,
+            )
+            if options.trace and number == 0:
+                tracemalloc.start(3)
+                before = tracemalloc.take_snapshot()
+    if options.trace and days[1:]:
+        for line in tracemalloc.take_snapshot().compare_to(before, "lineno")[:12]:
+            print(line)
+    print("more than on the first day:", ", ".join(f"{name} +{count}" for name, count in grown(days[0], days[-1])))
+    return _verdict([day.memory_mib for day in days], options.limit) or _verdict(
+        [day.objects for day in days], options.limit
+    )
+
+
+def _verdict(figures: list[float] | list[int], limit: float) -> int:
+    growth = 100 * (max(figures[1:], default=figures[0]) / figures[0] - 1)
+    print(f"growth after the first: {growth:+.1f} %, at most {limit:g} % is allowed")
+    return int(growth > limit)
+
+
+# -- real time ---------------------------------------------------------------------------------------------
+
+
+async def _churn(url: str, process: int, options: argparse.Namespace) -> list[float]:
+    """Create ``rate`` pods a second for a time; each is deleted when ``live`` younger ones exist."""
+    live: deque[str] = deque()
+    memory, made, begun = [], 0, time.monotonic()
+    pod = {"containers": [{"name": "main", "image": "app", "resources": {"requests": {"cpu": "10m"}}}]}
+    async with HttpTransport(url) as transport:
+        gate = asyncio.Semaphore(32)
+
+        async def one(number: int) -> None:
+            async with gate:
+                name = f"soak-{number:09}"
+                await transport.create(PODS, "default", {"metadata": {"name": name}, "spec": pod})
+                live.append(name)
+                if len(live) > options.live:
+                    await transport.delete(PODS, "default", live.popleft(), grace_period_seconds=0)
+
+        period = max(1.0, options.duration / 12)
+        report = begun + period
+        while (now := time.monotonic()) < begun + options.duration:
+            due = int((now - begun) * options.rate) - made
+            for start in range(made, made + min(due, 256)):
+                made = start + 1
+            if due > 0:
+                await asyncio.gather(*(one(number) for number in range(made - min(due, 256), made)))
+            else:
+                await asyncio.sleep(0.01)
+            if now >= report:
+                report += period
+                memory.append((memory_mib(process) or (0.0, 0.0))[0])
+                print(f"{now - begun:.0f} s: {made:,} pods made, {memory[-1]:.1f} MiB", flush=True)
+    return memory
+
+
+def _against_up(options: argparse.Namespace) -> int:
+    with (
+        tempfile.TemporaryDirectory(prefix="kubesched-") as scratch,
+        cluster(Path(scratch) / "kubeconfig", options.nodes, options.seed) as (url, process),
+    ):
+        memory = asyncio.run(_churn(url, process, options))
+    warm = memory[len(memory) // 3 :]
+    return _verdict(warm, options.limit) if len(warm) > 1 else 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--nodes", type=int, default=1_000)
+    parser.add_argument("--days", type=int, default=7, help="of virtual time")
+    parser.add_argument("--per-hour", type=int, default=200, help="pods that arrive in an hour of virtual time")
+    parser.add_argument("--trace", action="store_true", help="print the lines that allocated what grew; slow")
+    parser.add_argument("--up", action="store_true", help="in real time, against kubesched up")
+    parser.add_argument("--duration", type=float, default=3_600.0, help="seconds, with --up")
+    parser.add_argument("--rate", type=float, default=1_000.0, help="pods a second, with --up")
+    parser.add_argument("--live", type=int, default=5_000, help="pods that exist at a time, with --up")
+    parser.add_argument("--limit", type=float, default=5.0, help="percent of growth that is allowed")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    logging.getLogger("kubesched").setLevel(logging.CRITICAL)
+    if options.up:
+        return _against_up(options)
+    return run_virtual(_virtual(options))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
