@@ -45,8 +45,9 @@ test-e2e: $(STAMP) ## upstream's e2e.test from E2E_TEST or KUBEBUILDER_ASSETS ag
 matrix: $(STAMP) ## every command from the built wheel: the base and each extra, on the newest and the lowest dependencies
 	$(BIN)/python tests/installed/matrix.py
 
-campaign: $(STAMP) ## bad days over HTTP in virtual time, thousands of seeds (SEEDS=5000; slow)
-	KUBESCHED_SEEDS=$(or $(SEEDS),5000) $(BIN)/python -m pytest -n auto --dist worksteal tests/controlplane/test_campaign.py
+campaign: $(STAMP) ## bad days in virtual time, over HTTP and with pod groups, thousands of seeds (SEEDS=5000; slow)
+	KUBESCHED_SEEDS=$(or $(SEEDS),5000) $(BIN)/python -m pytest -n auto --dist worksteal tests/controlplane/test_campaign.py \
+	  tests/scheduler/test_group_invariants.py
 
 fuzz-cel: $(STAMP) ## random CEL expressions over every function, with bounds in time and memory (SECONDS=900)
 	KUBESCHED_FUZZ_SECONDS=$(or $(SECONDS),900) $(BIN)/python -m pytest -n 0 -s tests/cel/test_cel_fuzz.py

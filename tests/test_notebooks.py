@@ -14,14 +14,18 @@ ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "examples/notebooks").glob("*.ipynb"))
 
 
-def test_there_are_two() -> None:
-    assert [path.stem for path in NOTEBOOKS] == ["batch_queue", "capacity"]
+#: Notebooks whose cells are run in this process, without a kernel, which would take several seconds.
+LIGHT = ("what_if",)
+
+
+def test_there_are_three() -> None:
+    assert [path.stem for path in NOTEBOOKS] == ["batch_queue", "capacity", "what_if"]
 
 
 # The client's own event loop and sockets are left to the garbage collector.
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [path for path in NOTEBOOKS if path.stem not in LIGHT], ids=lambda path: path.stem)
 def test_a_notebook_runs_and_shows_its_results(path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(ROOT / "src"), os.environ.get("PYTHONPATH", ""))))
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
@@ -31,3 +35,17 @@ def test_a_notebook_runs_and_shows_its_results(path: Path, monkeypatch: pytest.M
     data = [output.data for cell in notebook.cells for output in cell.get("outputs", ()) if "data" in output]
     assert any("text/html" in one for one in data) or path.stem == "batch_queue"
     assert any("image/png" in one for one in data)
+
+
+@pytest.mark.parametrize("path", [path for path in NOTEBOOKS if path.stem in LIGHT], ids=lambda path: path.stem)
+def test_the_cells_of_a_light_notebook_run_one_after_the_other(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(path.parent)
+    notebook: Any = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]  # the library has types for some
+    assert all(not cell.get("outputs") for cell in notebook.cells), "a notebook is kept without its outputs"
+    names: dict[str, Any] = {}
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            exec(compile(cell.source, str(path), "exec"), names)
+    assert names["after"].events[0].targets == ["hollow-00001", "hollow-00004"]
+    assert names["comparison"].differs
+    assert "needs 4 healthy pods" in names["drain"].blocked[0].why

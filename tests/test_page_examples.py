@@ -44,6 +44,7 @@ LONG = {
     "kubesched up": "tests/cli/test_cli_up.py",
     "kubesched conformance": "tests/test_conformance.py",
     "kubesched sweep examples/policies/config/openb.yaml": "tests/policies/test_openb_table.py",
+    "kubesched sweep examples/policies/config/gangs-compared.yaml": "tests/policies/test_gang_table.py",
     "kubesched sweep examples/config/sweep.yaml": "tests/sweeps/test_sweep_files.py",
 }
 #: Programs that are not run here: they need a cluster, a registry or the network, or run this suite. Files of this project

@@ -1,8 +1,10 @@
 """Kubernetes scheduler in Python.
 
 ``kubesched.simulate(...)`` schedules manifests on a simulated cluster; ``kubesched.Simulation(...)`` does so step by
-step (``docs/python.md``). ``kubesched.capacity(...)`` counts how many more pods fit (``docs/capacity.md``).
-``kubesched.sweep(...)`` makes many runs (``docs/sweeps.md``). ``kubesched.decisions(...)`` reads recorded decisions
+step (``docs/python.md``). ``kubesched.arrivals(...)`` generates pods that arrive over time (``docs/arrivals.md``).
+``kubesched.capacity(...)`` counts how many more pods fit (``docs/capacity.md``), ``kubesched.plan(...)`` finds the
+nodes to add or remove (``docs/plan.md``). ``kubesched.sweep(...)`` makes many runs (``docs/sweeps.md``),
+``kubesched.diff(...)`` compares two (``docs/diff.md``). ``kubesched.decisions(...)`` reads recorded decisions
 (``docs/decisions.md``). ``Plugin`` and ``Status`` are for plugins (``docs/plugins.md``); the exceptions are what these
 functions raise. Each is imported at its first use.
 """
@@ -17,9 +19,11 @@ if TYPE_CHECKING:
     from kubesched.api.wire import ApiError
     from kubesched.base.tasks import TaskCrashedError
     from kubesched.cluster.files import ManifestError
+    from kubesched.lab.comparisons import Comparison, diff
     from kubesched.lab.decisions.table import decisions
     from kubesched.lab.simulate.entry import simulate
-    from kubesched.lab.simulate.planning.entry import capacity
+    from kubesched.lab.simulate.inputs.trace_files import arrivals
+    from kubesched.lab.simulate.planning.entry import capacity, plan
     from kubesched.lab.simulate.results.views import SimulationResult
     from kubesched.lab.simulate.stepping import Simulation
     from kubesched.lab.sweeps import SweepError, sweep
@@ -32,6 +36,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ApiError",
+    "Comparison",
     "ConfigError",
     "ManifestError",
     "Plugin",
@@ -43,8 +48,11 @@ __all__ = [
     "TaskCrashedError",
     "TraceError",
     "__version__",
+    "arrivals",
     "capacity",
     "decisions",
+    "diff",
+    "plan",
     "simulate",
     "sweep",
 ]
@@ -52,6 +60,7 @@ __all__ = [
 #: Public name to its module, and its name there.
 _LAZY: Final = {
     "ApiError": ("kubesched.api.wire", "ApiError"),
+    "Comparison": ("kubesched.lab.comparisons", "Comparison"),
     "ConfigError": ("kubesched.scheduler.config", "ConfigError"),
     "ManifestError": ("kubesched.cluster.files", "ManifestError"),
     "Plugin": ("kubesched.scheduler.framework", "Plugin"),
@@ -63,7 +72,10 @@ _LAZY: Final = {
     "SweepError": ("kubesched.lab.sweeps", "SweepError"),
     "TaskCrashedError": ("kubesched.base.tasks", "TaskCrashedError"),
     "TraceError": ("kubesched.lab.traces", "TraceError"),
+    "arrivals": ("kubesched.lab.simulate.inputs.trace_files", "arrivals"),
     "decisions": ("kubesched.lab.decisions.table", "decisions"),
+    "diff": ("kubesched.lab.comparisons", "diff"),
+    "plan": ("kubesched.lab.simulate.planning.entry", "plan"),
     "simulate": ("kubesched.lab.simulate.entry", "simulate"),
     "sweep": ("kubesched.lab.sweeps", "sweep"),
 }

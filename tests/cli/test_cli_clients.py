@@ -85,7 +85,8 @@ def test_helm_installs_and_waits(up: Cluster) -> None:
     assert status["info"]["status"] == "deployed"
     service = up.get("/api/v1/namespaces/default/services/shop")
     assert service["status"]["loadBalancer"]["ingress"]
-    (slice_,) = up.get("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices")["items"]
+    slices = up.get("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices")["items"]
+    (slice_,) = [item for item in slices if item["metadata"]["labels"]["kubernetes.io/service-name"] == "shop"]
     assert slice_["ports"][0]["port"] == 8080
     assert up.get("/api/v1/namespaces/default/persistentvolumeclaims/shop")["status"]["phase"] == "Bound"
     up.run(HELM, "upgrade", "shop", chart, *wait_for, "--set", "replicas=3")

@@ -323,7 +323,11 @@ def test_the_demo_runs_to_the_end(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    sorted({*(EXAMPLES / "config").glob("*.yaml")} - {EXAMPLES / "config" / "sweep.yaml"}),
+    sorted(
+        path
+        for path in (EXAMPLES / "config").glob("*.yaml")
+        if "kind: KubeSchedulerConfiguration" in path.read_text(encoding="utf-8")
+    ),
     ids=lambda path: path.stem,
 )
 def test_every_example_configuration_is_valid(capsys: pytest.CaptureFixture[str], path: Path) -> None:

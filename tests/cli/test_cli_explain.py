@@ -88,8 +88,8 @@ def test_the_holder_of_a_host_port_is_named_and_its_eviction_helps(
 def test_many_groups_are_cut_unless_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "pods.yaml").write_text("".join(SAME.format(number=number, cpu=20 + number) for number in range(12)))
     short = run(capsys, "explain", "-f", EXAMPLE, tmp_path / "pods.yaml")
-    assert short.out.count(": Unschedulable") == 8
-    assert short.out.endswith("5 more groups with 5 pods: --wide shows all\n")
+    assert short.out.count(": Unschedulable") == 5
+    assert short.out.endswith("8 more groups with 8 pods: --wide shows all\n")
     assert run(capsys, "explain", "-f", EXAMPLE, tmp_path / "pods.yaml", "--wide").out.count(": Unschedulable") == 13
 
 
@@ -314,18 +314,25 @@ def test_where_nothing_helps_there_is_advice_about_the_reason(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     node, waiting = SAID["items"]
-    many = {"nodeSelector": {f"key-{number}": "x" for number in range(3000)}, **waiting["spec"]}
+    full = {**node, "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "0"}}}
     claims = {"resourceClaims": [{"name": "r", "resourceClaimName": "gone"}], **waiting["spec"]}
     said = []
-    for spec in (many, claims):
+    for there, spec in ((full, waiting["spec"]), (node, claims)):
         path = tmp_path / "pods.json"
-        path.write_text(json.dumps({**SAID, "items": [node, {**waiting, "spec": spec, "status": {}}]}))
+        path.write_text(json.dumps({**SAID, "items": [there, {**waiting, "spec": spec, "status": {}}]}))
         (group,) = json.loads(run(capsys, "explain", "-f", path, "-o", "json").out)["pending"]
         assert not group["remedies"]
         said.append(group["hints"])
-    assert "node(s) didn't match Pod's node affinity/selector: Compare `kubectl get nodes --show-labels`" in said[0][0]
+    assert said[0][0].startswith("Too many pods: ")
     assert said[0][1:] == ["no change that was tried, no eviction, and no more nodes like these"]
     assert said[1] == [
         'could not find ResourceClaim "default/gone": Create it, or correct `resourceClaimName`: '
         "`kubectl get resourceclaims -n NAMESPACE`."
     ]
+
+
+@pytest.mark.parametrize("flag", ["--annotate-why-pending", "--event-why-pending", "--annotate-simulator-results"])
+def test_a_cluster_without_a_scheduler_explains_no_attempts(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    ran = run(capsys, "up", "--no-scheduler", flag)
+    assert (ran.code, ran.out) == (2, "")
+    assert f"{flag}: nothing is attempted with --no-scheduler" in ran.err

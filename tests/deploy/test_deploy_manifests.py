@@ -27,7 +27,7 @@ CHART = DEPLOY / "helm" / "kubesched"
 HELM = shutil.which("helm", path=sysconfig.get_path("scripts")) or shutil.which("helm")
 KUBECTL = os.environ.get("KUBECTL") or shutil.which("kubectl")
 VARIANTS = {"second-scheduler": ("kubesched", "kubesched"), "replacement": ("default-scheduler", "kube-scheduler")}
-COMPONENTS = ("monitoring", "network-policy", "own-plugins", "reader")
+COMPONENTS = ("monitoring", "network-policy", "own-plugins", "pod-groups", "reader")
 BASE = documents(KUSTOMIZE / "base" / "rbac.yaml", KUSTOMIZE / "base" / "deployment.yaml")
 STATIC_POD = documents(DEPLOY / "static-pod" / "kubesched.yaml")[0]
 
@@ -174,6 +174,21 @@ def test_kustomize_builds_a_variant_that_is_restricted_and_may_hold_its_lease(va
 def test_the_chart_has_the_permissions_of_the_manifests() -> None:
     rules = yaml.safe_load((CHART / "files" / "cluster-role-rules.yaml").read_text(encoding="utf-8"))
     assert rules == one(BASE, "ClusterRole")["rules"]
+
+
+def test_pod_groups_have_the_same_flag_and_permissions_in_the_chart_and_the_component(tmp_path: Path) -> None:
+    rules = yaml.safe_load((CHART / "files" / "pod-group-rules.yaml").read_text(encoding="utf-8"))
+    assert rules == one(documents(KUSTOMIZE / "components" / "pod-groups" / "rbac.yaml"), "ClusterRole")["rules"]
+    flags = FLAG_SET.parse(["--feature-gates=AllPodGroups=true"])["feature-gates"]
+    where = [os.path.relpath(KUSTOMIZE / name, tmp_path) for name in ("second-scheduler", "components/pod-groups")]
+    content = {"resources": where[:1], "components": where[1:]}
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(content))
+    twin = built_folder(tmp_path)
+    assert FLAG_SET.parse(pod_spec(twin)["containers"][0]["args"])["feature-gates"] == flags
+    objects = rendered({"podGroups": {"enabled": True}})
+    assert FLAG_SET.parse(pod_spec(objects)["containers"][0]["args"])["feature-gates"] == flags
+    granted = permissions(objects, ("schedulers", "mine-kubesched"))
+    assert sorted(granted) == sorted(permissions(twin, ("kube-system", "kubesched")))
 
 
 @pytest.mark.parametrize(("mode", "variant"), [("second", "second-scheduler"), ("replacement", "replacement")])

@@ -21,7 +21,7 @@ import pytest
 import yaml
 from rbac_kit import AUTHENTICATION_READER, KUSTOMIZE, Guarded, Permission, create, documents, permissions, without
 
-from kubesched.api.kinds import CLAIMS, LEASES, NODES, PODS, STORAGE_CLASSES, VOLUMES, Kind, kind_by_plural
+from kubesched.api.kinds import CLAIMS, LEASES, NODES, POD_GROUPS, PODS, STORAGE_CLASSES, VOLUMES, Kind, kind_by_plural
 from kubesched.api.storage import SELECTED_NODE
 from kubesched.api.wire import ApiError
 from kubesched.cli.run.command import _Process
@@ -33,11 +33,20 @@ from kubesched.cluster.http.users import service_account
 from kubesched.cluster.store import Store
 
 USER = "system:serviceaccount:kube-system:kubesched"
-SHIPPED = [*documents(KUSTOMIZE / "base" / "rbac.yaml"), AUTHENTICATION_READER]
+#: The base, and what the component for pod groups adds; the scheduler runs with their gates.
+SHIPPED = [
+    *documents(KUSTOMIZE / "base" / "rbac.yaml", KUSTOMIZE / "components" / "pod-groups" / "rbac.yaml"),
+    AUTHENTICATION_READER,
+]
 GRANTED = permissions(SHIPPED, ("kube-system", "kubesched"))
 
 #: Permissions that are shipped and not used, and why.
 KEPT = {
+    **{
+        Permission(group, "podgroups", verb): "the plugin PodGroupMigration needs it, which is in no default profile"
+        for group in ("scheduling.volcano.sh", "scheduling.x-k8s.io")
+        for verb in ("list", "watch")
+    },
     Permission("resource.k8s.io", "resourceclaims/binding", "update"): (
         "upstream grants patch and update together; a plugin of the user's that writes the status of claims by PUT needs both"
     ),
@@ -65,6 +74,7 @@ FINALIZER = "an allocated claim is protected"
 CONFLICT = "a claim that was changed in between is read and written again"
 EXTENDED = "a claim is made for extended resources"
 LEFTOVER = "a claim that an earlier attempt made is deleted"
+GROUP = "a pod group has a condition, and its members are bound"
 
 #: Permissions without which the scheduler is run, one of each part of it that makes requests, and what fails then.
 REMOVED = {
@@ -81,6 +91,8 @@ REMOVED = {
     Permission("resource.k8s.io", "resourceclaims/status", "patch"): DEVICES,
     Permission("resource.k8s.io", "resourceclaims/binding", "patch"): DEVICES,
     Permission("resource.k8s.io", "resourceclaims", "create"): EXTENDED,
+    Permission("scheduling.k8s.io", "podgroups", "list"): CACHES,
+    Permission("scheduling.k8s.io", "podgroups/status", "patch"): GROUP,
     Permission("", "configmaps", "watch", "extension-apiserver-authentication", "kube-system"): AUTHORITIES,
 }
 
@@ -117,7 +129,7 @@ class _Clock:
 
 
 def _node(name: str, cpu: str = "2", **spec: Any) -> dict[str, Any]:
-    amounts = {"cpu": cpu, "memory": "4Gi", "pods": "10"}
+    amounts = {"cpu": cpu, "memory": "4Gi", "pods": "20"}
     metadata = {"name": name, "labels": {"kubernetes.io/hostname": name, "name": name}}
     return {"metadata": metadata, "spec": spec, "status": {"capacity": amounts, "allocatable": amounts}}
 
@@ -166,6 +178,10 @@ def _fill(store: Store, scheduler: str) -> None:
         "status": {"phase": "Available"},
     }
     store.create(VOLUMES, "", volume)
+    policy = {"schedulingPolicy": {"gang": {"minCount": 2}}}
+    store.create(POD_GROUPS, "default", {"metadata": {"name": "gang"}, "spec": policy})
+    for name in ("member-1", "member-2"):
+        pod(name, "10m", nodeSelector={"name": "c"}, schedulingGroup={"podGroupName": "gang"})
     _fill_devices(store, scheduler)
 
 
@@ -275,6 +291,7 @@ class World:
             ),
             EXTENDED: self._has_made_a_claim,
             LEFTOVER: lambda: not self._claim("left-behind"),
+            GROUP: self._has_placed_the_group,
             AUTHORITIES: lambda: followed == {"get", "list", "watch"},
         }
 
@@ -283,6 +300,11 @@ class World:
             claim: dict[str, Any] = self.store.get(RESOURCE_CLAIMS, "default", name).data()
             return claim
         return {}
+
+    def _has_placed_the_group(self) -> bool:
+        conditions = self.store.get(POD_GROUPS, "default", "gang").typed.status.conditions
+        members = [self.pod(name)["spec"].get("nodeName") for name in ("member-1", "member-2")]
+        return members == ["c", "c"] and [one.status for one in conditions] == ["True"]
 
     def _has_made_a_claim(self) -> bool:
         made = (self.pod("extended").get("status") or {}).get("extendedResourceClaimStatus") or {}
@@ -380,6 +402,7 @@ async def _play(
         (folder / "config.yaml").write_text(yaml.safe_dump(config))
         flags = [f"--{name}-kubeconfig={kubeconfig}" for name in ("authentication", "authorization")]
         flags += [f"--config={folder / 'config.yaml'}", "--bind-address=127.0.0.1", f"--secure-port={port}", "--seed=1"]
+        flags += ["--feature-gates=AllPodGroups=true"]
         process = _Process(FLAG_SET.parse(flags))
         running = asyncio.create_task(process.run())
         pages = asyncio.create_task(_fetch_pages(world, port, reader))

@@ -12,7 +12,7 @@ from kubesched.api.types import Node, Pod
 from kubesched.cluster.files import object_manifests
 from kubesched.explain.audit import Audit, Finding, Limits
 from kubesched.lab.simulate.run.standing import audit_standing
-from kubesched.scheduler.config import KubeSchedulerConfiguration, default_config
+from kubesched.scheduler.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration, default_config
 from kubesched.scheduler.framework.registry import Registry
 from kubesched.scheduler.framework.status import Status
 from kubesched.scheduler.plugins import in_tree_registry
@@ -81,6 +81,7 @@ def audited(
     *,
     config: KubeSchedulerConfiguration | None = None,
     registry: Registry | None = None,
+    gates: FeatureGates = DEFAULT_GATES,
     **limits: Any,
 ) -> Audit:
     """The audit of these objects, wide unless told otherwise."""
@@ -88,7 +89,8 @@ def audited(
     audit, _ = audit_standing(
         manifests,
         registry=registry if registry is not None else in_tree_registry(),
-        config=config if config is not None else default_config(),
+        config=config if config is not None else default_config(gates=gates),
+        gates=gates,
         limits=Limits(**{"is_wide": True, **limits}),
     )
     return audit

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from kubesched.explain.audit import LEVELS
 from kubesched.explain.audit.rules import PLUGINS, RULES
-from kubesched.scheduler.config import default_config
+from kubesched.scheduler.config import FeatureGates, default_config
 from kubesched.scheduler.config.types import Extender, ExtenderManagedResource
 from kubesched.scheduler.framework import Plugin, Status
 from kubesched.scheduler.loading import enable_plugins
@@ -211,6 +211,26 @@ def test_resources_that_devices_stand_for_are_not_overcommitted() -> None:
 def test_pods_that_no_empty_node_takes_can_never_be_scheduled(given: Object, is_found: bool) -> None:
     audit = audited([node("n"), pod("full", "n", cpu="4"), given])
     assert names(audit, "pod-never-schedulable") == ({"p"} if is_found else set())
+
+
+def test_members_of_a_pod_group_that_no_node_takes_are_one_finding_about_their_group() -> None:
+    spec = {"schedulingPolicy": {"gang": {"minCount": 3}}}
+    version = {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup"}
+    gang = {**version, "metadata": {"name": "g", "namespace": "default"}, "spec": spec}
+    members = [
+        pod(f"g-{number}", cpu=cpu, labels={"index": str(number)}, schedulingGroup={"podGroupName": "g"})
+        for number, cpu in enumerate(("9", "9", "1"))
+    ]
+    objects = [node("n"), pod("full", "n", cpu="4"), gang, *members, pod("single", cpu="9")]
+    gates = FeatureGates.of(dict.fromkeys(("GenericWorkload", "GangScheduling"), True))
+    group, single = sorted(of_rule(audited(objects, gates=gates), "pod-never-schedulable"), key=lambda one: -one.count)
+    assert group.message == (
+        "2 members of pod group default/g: none of 1 node would take one even without any other pod"
+    )
+    assert group.objects == ["default/g-0", "default/g-1"]
+    assert group.details[0].startswith("gang of 3 waits: 0 fit")
+    assert single.objects == ["default/single"]
+    assert len(of_rule(audited(objects), "pod-never-schedulable")) == 3  # without the gates nothing is about groups
 
 
 def test_a_nomination_is_stale_if_the_node_rejects_the_pod_without_those_that_leave() -> None:

@@ -21,6 +21,7 @@ from audit_kit import (
 )
 from hypothesis import event, given
 from hypothesis import strategies as st
+from truth_clusters import FEWER
 
 from kubesched import simulate
 from kubesched.api.requests import pod_requests
@@ -29,6 +30,7 @@ from kubesched.scheduler.framework.status import Status
 from search_kit import House, brute_force
 
 
+@FEWER
 @given(clusters())
 def test_pods_that_their_node_would_reject_are_exactly_those(cluster: list[Object]) -> None:
     before = deepcopy(cluster)
@@ -52,6 +54,7 @@ def over(cluster: list[Object]) -> dict[str, int]:
     return {one.name: used[one.name] for one in nodes if used[one.name] > int(one.status.allocatable["cpu"]) * 1000}
 
 
+@FEWER
 @given(clusters(waiting=3))
 def test_pods_that_can_never_be_scheduled_fit_no_empty_node(cluster: list[Object]) -> None:
     nodes, pods = decoded(cluster)
@@ -95,6 +98,7 @@ def workloads(draw: st.DrawFn) -> list[Object]:
     return [*listed, *made]
 
 
+@FEWER
 @given(workloads())
 def test_a_cluster_that_the_scheduler_made_has_no_pod_that_its_node_rejects(given_objects: list[Object]) -> None:
     result = simulate([*deepcopy(given_objects)])

@@ -15,6 +15,7 @@ from decisions_kit import record
 
 from kubesched.explain.records import DecisionFile, DecisionsError, FileInUseError, Record, read_lines, read_records
 from kubesched.explain.records.compressed import CompressedFile
+from kubesched.explain.records.schema import Decided, PodRef
 
 HEADER = b'{"type":"header","format":"kubesched.io/decisions","formatVersion":1}\n'
 
@@ -37,6 +38,39 @@ def test_whatever_was_written_can_be_read_before_the_file_is_closed(tmp_path: Pa
     file.close()
     assert gzip.decompress((tmp_path / "f").read_bytes()) == HEADER + a_line(1) + a_line(2)
     assert (tmp_path / "f").stat().st_mode & 0o077 == 0
+
+
+def test_a_file_has_the_records_of_the_ring(tmp_path: Path) -> None:
+    path = tmp_path / "decisions.gz"
+    ring = record(path, 1, pods=60).ring.records()
+    assert list(read_records(path)) == ring
+    assert {one.outcome for one in ring} >= {"bound", "unschedulable"}
+    assert any(one.preemption for one in ring)
+
+
+def test_files_of_version_1_are_read(tmp_path: Path) -> None:
+    decided = b'{"type":"decided","seq":1,"at":1.0,"key":"ns/p1","uid":"u1","node":"n1"}\n'
+    (tmp_path / "f").write_bytes(HEADER + decided + a_line(1))
+    lines = [line for _, line in read_lines(tmp_path / "f")][1:]
+    assert lines == [
+        Decided(1, 1.0, "ns/p1", "u1", "n1"),
+        Record(seq=1, at=1.0, pod=PodRef("ns", "p1", "u1"), outcome="bound"),
+    ]
+
+
+def test_attempts_without_an_end_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kubesched.explain.records.rows._MOST_HELD", 1000)
+    tried = TRIED.replace(b'["n1",[1,2]]', b"")
+    rows = [tried.replace(b"null,3,5", b"null,0,%d" % seq) for seq in range(1000)]
+    with pytest.raises(DecisionsError, match="attempts without an end have more than"):
+        list(read_lines(_written(tmp_path, HEADER + b"".join(rows))))
+    pairs = [row + b'["bound",%d,1]\n' % seq for seq, row in enumerate(rows)]
+    assert len(list(read_lines(_written(tmp_path, HEADER + b"".join(pairs))))) == 2001
+
+
+def _written(folder: Path, content: bytes) -> Path:
+    (folder / "f").write_bytes(content)
+    return folder / "f"
 
 
 def test_a_torn_end_costs_the_last_line_only(tmp_path: Path) -> None:
@@ -129,14 +163,20 @@ def test_a_full_disk_is_said_once_and_scheduling_goes_on(
 
 
 BOMB = b"0" * (9 << 20)
+TRIED = b'["tried","s",1,"full scan",2,2,2,null,3,5,1.5,"ns","p","u","7",1,1,1,[["n1",[1,2]]],[]]\n'
 HOSTILE = [
     ("empty", b"", "line 1: is no header"),
     ("text", b"hello\n", "line 1: is no header"),
     ("another format", b'{"type":"header","format":"x"}\n', "line 1: is no header"),
-    ("a later version", HEADER.replace(b'Version":1', b'Version":2'), "line 1: format version 2; .* up to 1"),
+    ("a later version", HEADER.replace(b'Version":1', b'Version":3'), "line 1: format version 3; .* up to 2"),
     ("garbage after the header", HEADER + b"\xff\xfe\n", "line 2: is no line of a file of decisions"),
     ("an unknown line", HEADER + b'{"type":"gift"}\n', "line 2: is no line of a file of decisions: .*gift"),
     ("a wrong type", HEADER + b'{"type":"record","seq":"x"}\n', r"line 2: .*\$.seq"),
+    ("an unknown row", HEADER + b'["gift",1]\n', "line 2: is no line of a file of decisions: .*gift"),
+    ("an end without a beginning", HEADER + b'["bound",7,1]\n', "line 2: no earlier line has the attempt 7"),
+    ("unknown plugins", HEADER + TRIED, "line 2: no earlier line has the plugins 3"),
+    ("too many plugins", HEADER + b'["plugins",257,[]]\n', "line 2: number of plugins: 257 is not between 1 and 256"),
+    ("scores of other plugins", HEADER + b'["plugins",3,["A"]]\n' + TRIED, "line 3: attempt 5: expected 1 scores"),
     ("deep nesting", HEADER + b'{"type":"put","kind":"x","object":' + b"[" * 100_000 + b"\n", "line 2: is no line"),
     ("a long line", HEADER + BOMB, "line 2: is longer than 8 MiB"),
     ("a bomb", gzip.compress(HEADER + BOMB * 20), "line 2: is longer than 8 MiB"),

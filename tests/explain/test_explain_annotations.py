@@ -7,7 +7,7 @@ from typing import Any
 
 from builders import create_nodes
 from kubesched.api.decode import from_builtins
-from kubesched.api.kinds import EVENTS, NODES, PODS
+from kubesched.api.kinds import EVENTS, NODES, POD_GROUPS, PODS
 from kubesched.api.types import Pod
 from kubesched.base.tasks import Supervisor
 from kubesched.cluster.kubelets import make_nodes, node_template
@@ -17,7 +17,7 @@ from kubesched.explain.live import LivePages
 from kubesched.explain.report import Pending
 from kubesched.lab.simulate.embedded import Embedded
 from kubesched.lab.simulate.run.virtual_time import VirtualClock, run_virtual
-from kubesched.scheduler.config import default_config
+from kubesched.scheduler.config import FeatureGates, default_config
 from kubesched.scheduler.plugins import in_tree_registry
 
 
@@ -103,6 +103,55 @@ def test_a_pending_pod_has_one_event_for_each_text() -> None:
                 "ask for 3 less cpu: 1 node would fit",
                 "ask for 5 less cpu: 2 nodes would fit",
             ]
+        await tasks.stop()
+
+    run_virtual(run())
+
+
+def test_all_members_of_a_pod_group_have_the_line_of_their_group() -> None:
+    async def run() -> None:
+        why = WhyPending(annotate=True, event=True)
+        clock = VirtualClock(asyncio.get_running_loop())
+        gates = FeatureGates.of(dict.fromkeys(("GenericWorkload", "GangScheduling"), True))
+        config = default_config(gates=gates)
+        embedded = Embedded(config, in_tree_registry(), clock=clock, gates=gates, observers=[why])
+        create_nodes(embedded.store, 2, node_template(cpu="4"))
+        live = LivePages(embedded.scheduler)
+        why.attach(embedded.scheduler, embedded.port)
+
+        def annotations() -> dict[str, str | None]:
+            pods = [item.data()["metadata"] for item in embedded.store.list(PODS).items]
+            return {pod["name"]: pod.get("annotations", {}).get(WHY_PENDING) for pod in pods}
+
+        tasks = Supervisor("test")
+        async with embedded.running():
+            tasks.spawn(why.run(live.explain), "why")
+            tasks.spawn(why.write(), "writes")
+            spec = {"schedulingPolicy": {"gang": {"minCount": 3}}}
+            embedded.store.create(POD_GROUPS, "default", {"metadata": {"name": "g"}, "spec": spec})
+            for number in range(3):
+                pod = _pod(f"g-{number}", "3")
+                pod["metadata"]["labels"] = {"index": str(number)}
+                pod["spec"]["schedulingGroup"] = {"podGroupName": "g"}
+                embedded.store.create(PODS, "default", pod)
+            embedded.store.create(PODS, "default", _pod("single", "9"))
+            await asyncio.sleep(60)
+            lines = annotations()
+            single = lines.pop("single")
+            assert single is not None
+            assert single.startswith("0/2 nodes are available: 2 Insufficient cpu.")
+            assert len(set(lines.values())) == 1
+            line = lines["g-0"]
+            assert line is not None
+            assert line.startswith("pod group default/g: gang of 3 waits: 2 fit, 1 lacks cpu")
+            notes = [item.data() for item in embedded.store.list(EVENTS).items]
+            said = {one["regarding"]["name"] for one in notes if one["reason"] == "WhyPending" and one["note"] == line}
+            assert said == {"g-0", "g-1", "g-2"}
+            [node] = make_nodes(1, node_template(cpu="32"), now=embedded.store.now())
+            node["metadata"]["name"] = "large"
+            embedded.store.create(NODES, "", node)
+            await asyncio.sleep(60)
+            assert set(annotations().values()) == {None}
         await tasks.stop()
 
     run_virtual(run())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+from argparse import Namespace
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,11 +14,13 @@ from msgspec import json as wire
 
 import kubesched
 from builders import create_nodes
-from kubesched.api.kinds import POD_GROUPS, PODS
+from kubesched.api.kinds import NODES, POD_GROUPS, PODS
 from kubesched.base.lines import printable
+from kubesched.cli.explain_server import explanation_from_server
 from kubesched.cluster.files import Manifests, parse_manifests
 from kubesched.cluster.kubelets import node_template
 from kubesched.explain.live import LivePages
+from kubesched.explain.pod_groups import GroupExplainer
 from kubesched.explain.report import Explanation, PodGroupReport
 from kubesched.explain.text import explanation_lines
 from kubesched.lab.simulate.embedded import Embedded
@@ -212,7 +215,10 @@ def test_gated_members_are_counted_and_the_group_is_tried_without_their_gates() 
 
 def test_a_group_that_does_not_exist_is_named_by_its_pods() -> None:
     report = group_of([a_node("n1", 8), a_pod("g-0", 2, "g")])
-    assert (report.state, report.hints) == ("Missing", ["create the PodGroup default/g"])
+    assert (report.state, report.hints) == (
+        "Missing",
+        ["create the PodGroup default/g (a dump without podgroups lacks it, too)"],
+    )
     assert report.summary == "1 pod waits for the PodGroup default/g, which does not exist"
 
 
@@ -295,6 +301,48 @@ def test_a_live_scheduler_answers_about_groups() -> None:
             assert (absent.status, absent.body) == (404, b"no pod group is named default/none\n")
 
     run_virtual(run())
+
+
+def test_the_cluster_may_change_between_the_steps_of_an_explanation() -> None:
+    async def run() -> None:
+        clock = VirtualClock(asyncio.get_running_loop())
+        embedded = Embedded(default_config(gates=GATES), in_tree_registry(), clock=clock, gates=GATES)
+        for name in ("a1", "a2", "b1", "b2", "c1"):
+            embedded.store.create(NODES, "", a_node(name, 4, name[0]))
+        async with embedded.running():
+            for number in range(10):
+                embedded.store.create(PODS, "default", a_pod(f"old-{number}", 1))
+            await asyncio.sleep(1)
+            embedded.store.create(POD_GROUPS, "default", a_group("g", 4, "rack"))
+            for number in range(4):
+                embedded.store.create(PODS, "default", a_pod(f"g-{number}", 2, "g"))
+            await asyncio.sleep(20)
+            steps = GroupExplainer(embedded.scheduler).explaining(["default/g"])
+            gone = [(PODS, "default", f"old-{number}") for number in range(10)]
+            gone[1:1] = [(NODES, "", "a1"), (PODS, "default", "g-0"), (NODES, "", "c1")]
+            reports = None
+            while reports is None:
+                try:
+                    next(steps)
+                except StopIteration as done:
+                    reports = done.value
+                assert check_cache(embedded.scheduler.cache) == []
+                if gone:
+                    kind, namespace, name = gone.pop(0)
+                    embedded.store.delete(kind, namespace, name, grace_period_seconds=0)
+                await asyncio.sleep(0)
+            (report,) = reports
+            assert "the group changed while it was explained" in report.remarks
+
+    run_virtual(run())
+
+
+def test_members_of_one_group_asked_of_a_server_have_one_entry_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    document = explained([a_node("n1", 2), *a_gang(2, 2)], "default/g-0")
+    monkeypatch.setattr("kubesched.cli.explain_server._ask", lambda options, path, query: document)
+    found = explanation_from_server(Namespace(node=[], server="", request_timeout=30.0), ["default/g-0", "default/g-1"])
+    assert [one.group for one in found.pod_groups] == ["default/g"]
+    assert len(found.pending) == 2
 
 
 def test_what_was_not_tried_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

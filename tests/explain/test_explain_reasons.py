@@ -63,7 +63,7 @@ def test_a_row_is_whole() -> None:
         assert 1 <= len(row.todo) <= 3, row.text
         assert all(todo.rstrip("`'").endswith(".") for todo in row.todo), row.text
         assert set(row.codes) <= CODES, row.text
-        assert set(row.plugins) <= {*IN_TREE, "NodeLabel", "ServiceAffinity"}, row.text
+        assert set(row.plugins) <= {*IN_TREE, "NodeLabel", "PodGroupMigration", "ServiceAffinity"}, row.text
         assert not row.preempt or "Unschedulable" in row.codes, row.text
         assert "{" not in filled(row.meaning, dict.fromkeys(find_all(sample(row.text))[0].parts, "x")), row.text
 

@@ -6,7 +6,7 @@ from itertools import combinations
 
 from hypothesis import event, given
 from msgspec.structs import replace
-from truth_clusters import World, device_worlds, drops, explained, replace_world, worlds
+from truth_clusters import FEWER, World, device_worlds, drops, explained, replace_world, worlds
 
 from kubesched.api.resource import ResourceSlice
 from kubesched.explain.new_nodes import copy_of
@@ -16,6 +16,7 @@ from kubesched.scheduler.nodes import PodInfo
 KINDS = 4
 
 
+@FEWER
 @given(worlds())
 def test_obstacles_are_where_the_filters_reject(world: World) -> None:
     told = explained(world)
@@ -30,6 +31,7 @@ def test_obstacles_are_where_the_filters_reject(world: World) -> None:
         event(one.plugin)
 
 
+@FEWER
 @given(worlds())
 def test_remedies_hold_and_no_smaller_set_of_changes_does(world: World) -> None:
     told = explained(world)
@@ -49,6 +51,7 @@ def test_remedies_hold_and_no_smaller_set_of_changes_does(world: World) -> None:
         assert not world.after(house, fewer).fitting()
 
 
+@FEWER
 @given(worlds())
 def test_amounts_are_the_least_that_help(world: World) -> None:
     told = explained(world)
@@ -68,11 +71,13 @@ def test_amounts_are_the_least_that_help(world: World) -> None:
             assert not replace_world(after, new=replace(after.new, spec=spec)).fitting()
 
 
+@FEWER
 @given(worlds())
 def test_evictions_make_room_and_no_part_of_them_does(world: World) -> None:
     check_evictions(world)
 
 
+@FEWER
 @given(device_worlds())
 def test_evictions_free_devices_and_no_part_of_them_does(world: World) -> None:
     check_evictions(world)
@@ -93,6 +98,7 @@ def check_evictions(world: World) -> None:
             assert (evictions.node in world.without(some).fitting()) == (size == len(gone))
 
 
+@FEWER
 @given(worlds())
 def test_one_more_node_helps_where_it_is_said_and_nowhere_else(world: World) -> None:
     told = explained(world)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from explain_kit import a_claim, a_class, a_house, a_slice, uses
+from hypothesis import settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -24,6 +25,8 @@ from kubesched.scheduler.framework.status import Status
 from kubesched.scheduler.nodes import PodInfo
 from search_kit import House, brute_force
 
+#: Fewer examples than in other tests, which are cheaper; a sweep has all of its own.
+FEWER = settings(max_examples=24 if settings().max_examples < 100 else settings().max_examples)
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 ZONES, DISKS, APPS = ("a", "b"), ("ssd", "hdd"), ("web", "db")
 NUMA, DRIVER = "gpu.example.com/numa", "disk.example.com"

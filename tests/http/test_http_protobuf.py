@@ -312,6 +312,8 @@ def test_a_deployment_in_protobuf() -> None:
 def test_every_kind_has_a_schema_and_every_reference_resolves() -> None:
     scalars = {"any", "bool", "int", "int32", "intstr", "num", "quantity", "str", "time"}
     for kind in KINDS:
+        if kind.custom:
+            continue
         root = root_type(kind.group, kind.kind)
         assert root is not None, kind
         assert {"apiVersion", "kind", "metadata"} <= set(root.fields)

@@ -21,7 +21,7 @@ from kubesched.cluster.http.protobuf import Member, decode_protobuf, message_tab
 from kubesched.cluster.schema import Type, root_type, types, unknown_paths
 
 #: Every kind in each version that it is served in.
-SERVED = [(kind, version) for kind in KINDS for version in (kind.version, *kind.also_served)]
+SERVED = [(kind, version) for kind in KINDS if not kind.custom for version in (kind.version, *kind.also_served)]
 IDS = [f"{kind}-{version}" for kind, version in SERVED]
 #: A message, and what it is in JSON.
 Twin = tuple[bytes, Any]

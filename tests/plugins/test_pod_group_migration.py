@@ -7,18 +7,23 @@ import logging
 import random
 from typing import Any
 
+import msgspec
 import pytest
 
 import kubesched
-from kubesched.api.kinds import COSCHEDULING_GROUPS, DEFINITIONS, NODES, POD_GROUPS, PODS, VOLCANO_GROUPS, Kind
+from kubesched.api.kinds import COSCHEDULING_GROUPS, DEFINITIONS, EVENTS, NODES, POD_GROUPS, PODS, VOLCANO_GROUPS, Kind
 from kubesched.api.wire import MERGE_PATCH, ApiError
 from kubesched.base.times import FixedClock
 from kubesched.cluster.http.catalog import Catalog
 from kubesched.cluster.store import Store
+from kubesched.explain.records.schema import Put
+from kubesched.lab.decisions.objects import Objects
+from kubesched.lab.decisions.port import ReplayPort
 from kubesched.lab.simulate.embedded import Embedded
 from kubesched.lab.simulate.run.virtual_time import VirtualClock, run_virtual
 from kubesched.scheduler.config import FeatureGates, load_config_data
 from kubesched.scheduler.plugins import in_tree_registry
+from kubesched.scheduler.scheduler import Scheduler
 
 JSON = dict[str, Any]
 
@@ -32,6 +37,7 @@ CONFIG = {
         {"schedulerName": "plain"},
     ],
 }
+KUEUE = {"kueue.x-k8s.io/pod-group-total-count": "6"}
 GATES = dict.fromkeys(("GenericWorkload", "GangScheduling", "WorkloadAwarePreemption"), True)
 
 
@@ -69,9 +75,14 @@ FORMS: dict[str, tuple[JSON, JSON, list[JSON]]] = {
 @pytest.mark.parametrize("form", FORMS)
 def test_a_group_of_another_project_is_a_gang(form: str) -> None:
     labels, annotations, objects = FORMS[form]
-    pods = [pod(f"p{number}", labels, annotations) for number in range(3)]
-    assert simulated([*objects, *pods], cpu=2).placements == []
-    assert len(simulated([*objects, *pods], cpu=3).placements) == 3
+    pods = [pod(f"p{number}", labels, {**annotations, "kubesched.io/duration": "1m"}) for number in range(3)]
+    short = simulated([*objects, *pods], cpu=2)
+    assert short.placements == []
+    assert [(one.name, one.min_count, one.waiting) for one in short.groups] == [("train", 3, 3)]
+    assert short.groups[0].why is not None
+    whole = simulated([*objects, *pods], cpu=3)
+    assert whole.totals.succeeded == 3
+    assert [(one.name, one.policy, one.placed, one.bound) for one in whole.groups] == [("train", "gang", 3, 0.0)]
     assert simulated([*objects, *pods[:2]], cpu=3).placements == [], "the third member is not there"
 
 
@@ -227,6 +238,42 @@ def test_a_group_has_the_priority_of_its_members_and_evicts_as_a_whole() -> None
     run_virtual(main())
 
 
+def test_two_groups_without_a_uid_evict_at_the_same_time() -> None:
+    async def main() -> None:
+        cluster = embedded()
+        async with cluster.running():
+            make(cluster, *(pod(f"low-{number}", terminationGracePeriodSeconds=0) for number in range(4)))
+            await asyncio.sleep(5)
+            for name in ("a", "b"):
+                cluster.store.create(VOLCANO_GROUPS, "default", {"metadata": {"name": name}, "spec": {"minMember": 2}})
+                for number in range(2):
+                    named = {"scheduling.k8s.io/group-name": name}
+                    body = pod(f"{name}-{number}", {}, named, priority=10, schedulerName="volcano")
+                    cluster.store.create(PODS, "default", body)
+            await asyncio.sleep(60)
+            assert placed(cluster) == ["a-0", "a-1", "b-0", "b-1"]
+            notes = {one.data()["note"] for one in cluster.store.list(EVENTS).items if "Preempted" in str(one.data())}
+            assert notes == {f"Preempted by podgroup default/{name} on node cluster" for name in ("a", "b")}
+
+    run_virtual(main())
+
+
+def test_members_that_share_a_spec_share_it_in_their_group_too() -> None:
+    async def main() -> None:
+        cluster = embedded()
+        async with cluster.running():
+            members = [
+                pod(f"p{number}", {"kueue.x-k8s.io/pod-group-name": f"g{number % 2}"}, KUEUE) for number in range(12)
+            ]
+            make(cluster, *members, cpu="5")
+            await asyncio.sleep(5)
+            specs = {id(each.spec): each.spec for each in cluster.scheduler.informers.pods.values()}
+            groups = [spec.scheduling_group.pod_group_name for spec in specs.values() if spec.scheduling_group]
+            assert sorted(groups) == ["g0", "g1"]
+
+    run_virtual(main())
+
+
 def test_kinds_that_the_api_server_does_not_serve_are_not_watched(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         cluster = embedded()
@@ -277,6 +324,24 @@ def test_the_embedded_cluster_serves_the_kinds_with_the_gate_and_otherwise_by_th
     assert found is not None
     store.create(found.kind, "default", {"metadata": {"name": "train"}, "spec": {"minMember": 2}})
     assert [item.name for item in store.list(found.kind).items] == ["train"]
+
+
+def test_groups_in_a_record_of_decisions_are_read_again() -> None:
+    native = {"metadata": {"name": "g"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}}
+    lines = [(POD_GROUPS.plural, native)]
+    lines += [(VOLCANO_GROUPS.group_resource, {**native, "metadata": {"name": "v"}})]
+
+    async def main() -> None:
+        port, gates = ReplayPort(), FeatureGates.of(GATES)
+        clock = VirtualClock(asyncio.get_running_loop())
+        config = load_config_data(CONFIG, gates=gates)
+        scheduler = Scheduler(config, in_tree_registry(), port, clock=clock, rng=random.Random(0), gates=gates)
+        for kind, data in lines:
+            Objects(port).put(Put(kind=kind, object=msgspec.Raw(msgspec.json.encode(data))))
+        groups = scheduler.informers.objects("podgroups")
+        assert [groups[key].min_count for key in ("g", "v")] == [2, 2]
+
+    run_virtual(main())
 
 
 def test_any_labels_and_annotations_are_read_without_an_exception() -> None:

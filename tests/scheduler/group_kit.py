@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Sequence
 from typing import Any
 
 from kubesched.api.kinds import NODES, POD_GROUPS, PODS
 from kubesched.api.types import Pod
 from kubesched.client.port import ApiPort
 from kubesched.cluster.store import InProcessClient, Store
+from kubesched.cluster.store.faults import Faults, connection_lost
 from kubesched.lab.simulate.run.virtual_time import VirtualClock
 from kubesched.scheduler.cache.check import check_cache
 from kubesched.scheduler.config import FeatureGates, load_config_data
 from kubesched.scheduler.core.observer import AttemptObserver
+from kubesched.scheduler.extenders.interface import Extender
 from kubesched.scheduler.framework.queued import QueuedPodInfo
 from kubesched.scheduler.plugins import in_tree_registry
 from kubesched.scheduler.scheduler import Scheduler
@@ -21,6 +24,9 @@ from kubesched.scheduler.scheduler import Scheduler
 GANG = ("GenericWorkload", "GangScheduling")
 TOPOLOGY = (*GANG, "TopologyAwareWorkloadScheduling")
 WHOLE = (*GANG, "WorkloadAwarePreemption")
+
+#: Seconds until another scheduler takes over.
+LEASE = 15
 
 _CONFIG = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
 
@@ -40,21 +46,34 @@ class _Attempts(AttemptObserver):
         self._keys.append(queued.key)
 
 
+async def _wound_up(scheduler: Scheduler, running: asyncio.Task[None] | None) -> None:
+    await scheduler.stop()
+    if running is not None:
+        await running
+
+
 class Cluster:
     """Store with a scheduler. Times are virtual seconds."""
 
-    def __init__(self, gates: tuple[str, ...] = GANG, seed: int = 0) -> None:
+    def __init__(
+        self, gates: tuple[str, ...] = GANG, seed: int = 0, *, extenders: Sequence[Extender] = (), **config: Any
+    ) -> None:
+        """``config`` are fields of the scheduler's configuration."""
         self.gates = FeatureGates.of(dict.fromkeys(gates, True))
         self.clock = VirtualClock(asyncio.get_running_loop())
         self.rng = random.Random(seed)
         self.store = Store(self.clock, random=random.Random(seed), priority_admission=False)
+        self.faults = Faults(random.Random(seed))
+        self._config = {**_CONFIG, **config}
+        self._extenders = extenders
         self.cycles: list[str] = []
         self.scheduler = self._scheduler()
         self._running: asyncio.Task[None] | None = None
+        self._dead: list[asyncio.Task[None]] = []
 
     def _scheduler(self) -> Scheduler:
-        config = load_config_data(_CONFIG, gates=self.gates)
-        port = _Port(InProcessClient(self.store), clock=self.clock, rng=random.Random(1))
+        config = load_config_data(self._config, gates=self.gates)
+        port = _Port(InProcessClient(self.store, faults=self.faults), clock=self.clock, rng=random.Random(1))
         return Scheduler(
             config,
             in_tree_registry(),
@@ -62,6 +81,7 @@ class Cluster:
             clock=self.clock,
             rng=random.Random(self.rng.getrandbits(64)),
             gates=self.gates,
+            extenders=self._extenders,
             observers=[_Attempts(self.cycles)],
         )
 
@@ -74,12 +94,29 @@ class Cluster:
         await self.scheduler.stop()
         if self._running is not None:
             await self._running
+        await asyncio.gather(*self._dead)
+        self._dead.clear()
 
     async def restart(self) -> None:
         """Stop the scheduler and start a new one, which knows only what the store has."""
         await self.__aexit__()
         self.scheduler = self._scheduler()
         await self.__aenter__()
+
+    async def kill(self) -> None:
+        """End the scheduler in the middle of whatever it does, and start another one when its lease is over.
+
+        Nothing that the first one sends from now on arrives, but what is on its way does. It does not know that, and
+        winds up beside the other.
+        """
+        dead, running = self.scheduler, self._running
+        self.faults.clear()
+        self.faults.fail("*", error=connection_lost)
+        self.faults = Faults(random.Random(self.rng.getrandbits(64)))
+        self.scheduler = self._scheduler()
+        await asyncio.sleep(LEASE)
+        await self.__aenter__()
+        self._dead.append(asyncio.ensure_future(_wound_up(dead, running)))
 
     # -- objects -----------------------------------------------------------------------------------------
 

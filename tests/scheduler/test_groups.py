@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 from group_kit import GANG, TOPOLOGY, WHOLE, Cluster
 
 from kubesched.lab.simulate.run.virtual_time import run_virtual
+from kubesched.scheduler.plugins.gang_scheduling import GangScheduling
 
 WAITING = (
     "pod group is unschedulable, waiting for minCount pods from a gang to be scheduled, "
@@ -164,6 +166,26 @@ def test_without_the_gate_members_are_plain_pods() -> None:
         assert len(cluster.in_group("g")) == 2
 
     play(scenario, ())
+
+
+def test_pods_without_a_group_are_not_taken_to_the_gate_of_gangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    permit = GangScheduling.permit
+
+    def noting(plugin: GangScheduling, state: Any, pod: Any, node_name: str) -> Any:
+        asked.append(pod.name)
+        return permit(plugin, state, pod, node_name)
+
+    async def scenario(cluster: Cluster) -> None:
+        cluster.node("n1", "4")
+        cluster.pod("single")
+        cluster.gang("g", 2)
+        await asyncio.sleep(1)
+        assert set(cluster.placed()) == {"single", "g-0", "g-1"}
+        assert set(asked) == {"g-0", "g-1"}
+
+    monkeypatch.setattr(GangScheduling, "permit", noting)
+    play(scenario)
 
 
 # -- topology ----------------------------------------------------------------------------------------------

@@ -78,6 +78,7 @@ def a_pod_handler(of: World) -> PodHandler:
         recorders,
         scheduler.clock,
         scheduler.metrics,
+        scheduler.conditions,
     )
 
 

@@ -237,3 +237,32 @@ def test_without_ties_nothing_is_drawn(flat: bool) -> None:
             ranking.put(2, total)
             assert [ranking.best(rng) for _ in range(3)] == [2, 2, 2]
     assert rng.getstate() == before
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_rows_near_the_top_are_those_of_a_sort(seed: int) -> None:
+    rng = random.Random(seed)
+    rows = (3, 10, 500, 20_000)[seed % 4]
+    distinct = rng.choice((2, 5, 50))
+
+    def a_total() -> int:
+        return INFEASIBLE if rng.random() < 0.2 else rng.randrange(distinct)
+
+    ranking = Ranking(1000)
+    ranking.replace(np.array([0, *(a_total() for _ in range(rows - 1))]))
+    for _ in range(60):
+        match rng.randrange(20):
+            case 0:
+                ranking.replace(np.array([a_total() for _ in range(rows)]))
+            case 1:
+                ranking.put_many(np.array([0, 1, 2]), np.array([a_total() for _ in range(3)]))
+            case _:
+                ranking.put(rng.randrange(min(rows, 30)), a_total())
+        totals = [total for total in ranking.total.tolist() if total != INFEASIBLE]
+        if not totals:
+            continue
+        ranking.best(rng)
+        count = rng.choice((1, 3, 3, 12))
+        found = ranking.top(count)
+        assert len(set(found)) == len(found)
+        assert [ranking.total.item(row) for row in found] == sorted(totals, reverse=True)[:count]

@@ -94,6 +94,7 @@ def test_pods_without_a_controller_block_a_drain_unless_it_is_forced() -> None:
     assert blocked.totals.placed == 1
     forced = kubesched.simulate(objects, events=[{"at": 1, "do": "drain", "nodes": "a", "force": True}])
     assert forced.totals.pods == 0
+    assert any("1 evicted or deleted pods have no controller" in text for text in forced.warnings)
     assert forced.events[0].drains[0].evicted == ["default/bare"]
 
 

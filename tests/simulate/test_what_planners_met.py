@@ -145,6 +145,15 @@ def test_a_long_run_tells_its_progress_where_stderr_is_no_terminal(monkeypatch: 
     assert stderr.getvalue().splitlines() == [f"kubesched: pods bound: {done} of 100" for done in (10, 20, 30)]
 
 
+def test_progress_is_told_while_pods_are_tried_in_vain(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(console, "_LINE_SECONDS", 0.0)
+    file = written(tmp_path / "pods.yaml", *(pod(f"p{number}", cpu="9") for number in range(3)))
+    assert main(["simulate", "-f", str(file), "--nodes", "1"]) == 0
+    assert capsys.readouterr().err.count("kubesched: pods bound: 0") >= 3
+
+
 def test_pods_of_a_table_have_a_workload() -> None:
     table = "name,count,cpu,workload\ntrain,2,1,\nsingle,1,1,\nextra,1,1,nightly\n"
     result = kubesched.simulate(parse_table(table, "pods.csv"), nodes=2)
@@ -155,3 +164,21 @@ def test_pods_of_a_table_have_a_workload() -> None:
         "single": "Trace/pods",
         "extra": "Trace/nightly",
     }
+
+
+def deployed(name: str, node_name: str) -> JSON:
+    """Pod of the Deployment ``web``, as a dump without ReplicaSets has it."""
+    labels = {"app": "web", "pod-template-hash": "abc12"}
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-abc12", "uid": "u-set", "controller": True}
+    return pod(name, node_name, uid=f"u-{name}", namespace="default", labels=labels, ownerReferences=[owner])
+
+
+def test_a_deployment_without_its_replica_set_gets_it_back() -> None:
+    web = deployment("web", 3)
+    web["metadata"] |= {"uid": "u-web", "namespace": "default"}
+    pods = [deployed("web-abc12-x", "n1"), deployed("web-abc12-y", "n1")]
+    result = kubesched.simulate([node("n1"), web, *pods], controllers=True)
+    assert result.totals.placed == 3  # the two, and the one that is missing
+    assert {one.workload for one in result.placements} == {"Deployment/web"}
+    assert {"web-abc12-x", "web-abc12-y"} < {one.name for one in result.placements}
+    assert not any("owned by objects" in text for text in result.warnings)

@@ -146,7 +146,7 @@ def progress_bar(title: str, *, quiet: bool = False) -> Iterator[ProgressBar]:
             def update(self, done: int, total: int) -> None:
                 nonlocal last
                 now = time.monotonic()
-                if now - last >= _REFRESH_SECONDS or done == total:
+                if now - last >= _REFRESH_SECONDS or 0 < done == total:
                     last = now
                     progress.update(task, completed=done, total=total or None)
                     progress.refresh()

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from kubesched.api.kinds import CORE_EVENTS, Kind
+from kubesched.api.kinds import CORE_EVENTS, RESOURCE_QUOTAS, Kind
 from kubesched.api.wire import ApiError, Transport, tolerate
 from kubesched.base.times import RealClock
 from kubesched.cluster.files import (
@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
 async def from_server(kubeconfig: str, context: str | None, *, quiet: bool, deleting: bool = False) -> Import:
     """List every kind that is imported; nothing is written. A kind that the server does not know is skipped.
 
-    ``deleting`` keeps pods that are being deleted.
+    ``deleting`` keeps pods that are being deleted, and quotas.
 
     Raises:
         CliError: when the kubeconfig cannot be used or the server cannot be reached.
@@ -80,11 +80,20 @@ async def from_server(kubeconfig: str, context: str | None, *, quiet: bool, dele
     async with _connected(kubeconfig, context) as transport:
         with progress_bar("reading", quiet=quiet) as bar:
             for number, kind in enumerate(IMPORTED_KINDS, 1):
-                with tolerate(404):
-                    found.objects += [
-                        Manifest(kind, {**data, "apiVersion": kind.api_version, "kind": kind.kind}, kubeconfig)
-                        async for data in _list(transport, kind)
-                    ]
+                if kind == RESOURCE_QUOTAS and not deleting:
+                    continue
+                # Who may not read quotas gets an answer without them.
+                with tolerate(404, 403) if kind == RESOURCE_QUOTAS else tolerate(404):
+                    try:
+                        found.objects += [
+                            Manifest(kind, {**data, "apiVersion": kind.api_version, "kind": kind.kind}, kubeconfig)
+                            async for data in _list(transport, kind)
+                        ]
+                    except ApiError as error:
+                        if error.code != 403 or not kind.custom:
+                            raise
+                        # A server refuses a kind that it does not have, too, to a role without a rule for it.
+                        found.warnings.append(f"{kind.group_resource} were not read: {error}")
                 bar.update(number, len(IMPORTED_KINDS))
     return import_manifests(found, deleting=deleting)
 

@@ -48,11 +48,13 @@ _COMMANDS: Final[tuple[tuple[str, str, Callable[[argparse.ArgumentParser], None]
     ),
     ("audit", "what is wrong in a cluster as it stands, with the rule, the objects and what to do", simulations.audit),
     ("capacity", "how many more pods of a kind, or of a mix, fit, and what stops the next one", planning.capacity),
+    ("plan", "the cheapest nodes for the pods that have none, or the nodes that can go", planning.plan),
     (
         "decisions",
         "recorded decisions of a scheduler, and which would differ by another configuration",
         simulations.decisions,
     ),
+    ("diff", "two results, clusters or recorded runs side by side: figures, and pods that differ", simulations.diff),
     ("sweep", "many runs with different parameters, on processes or a cluster, into one table", simulations.sweep),
     ("trace", "read a published batch trace, and write its tasks as pods that arrive over time", simulations.trace),
     ("up", "an embedded cluster that kubectl can talk to, until Ctrl-C", clusters.up),

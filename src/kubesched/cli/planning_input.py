@@ -16,8 +16,10 @@ from .loading import load_setup
 __all__ = ["arguments_of"]
 
 
-def arguments_of(options: argparse.Namespace) -> dict[str, Any]:
+def arguments_of(options: argparse.Namespace, *, hollow: bool = False) -> dict[str, Any]:
     """Return the arguments of a simulation of the cluster that the options name.
+
+    With ``hollow`` the cluster may be empty.
 
     Raises:
         CliError: when the options contradict each other, or name no cluster.
@@ -25,7 +27,7 @@ def arguments_of(options: argparse.Namespace) -> dict[str, Any]:
     """
     registry, config, gates, remarks = load_setup(options, options.config)
     with collector_off():
-        manifests = given_cluster(options, option="--cluster", hollow=bool(options.nodes), deleting=False)
+        manifests = given_cluster(options, option="--cluster", hollow=hollow or bool(options.nodes), deleting=False)
         template = node_template_of(options.node_template or node_template(), dict(options.node_resources))
     if not options.nodes and (options.node_template or options.node_resources or options.zones):
         raise CliError("--node-template, --node-resource and --zones are about hollow nodes: add --nodes N", code=2)

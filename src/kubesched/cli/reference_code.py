@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from kubesched import (
     ApiError,
+    Comparison,
     ConfigError,
     ManifestError,
     PluginError,
@@ -23,12 +24,19 @@ from kubesched import (
     SweepError,
     TaskCrashedError,
     TraceError,
+    arrivals,
+    capacity,
     decisions,
+    diff,
+    plan,
     simulate,
     sweep,
 )
 from kubesched.explain.records import Record
+from kubesched.lab.comparisons.report import ComparisonReport, Figure, PodDifference
 from kubesched.lab.decisions.table import Decisions
+from kubesched.lab.simulate.inputs.trace_files import ArrivalTable
+from kubesched.lab.simulate.planning.entry import CapacityResult, PlanResult
 from kubesched.lab.simulate.results.result import Result
 from kubesched.lab.sweeps import SweepTable
 from kubesched.scheduler.framework import (
@@ -62,15 +70,18 @@ def contract_page(made: str) -> str:
 
 
 def python_page(made: str) -> str:
-    """Page of the names that programs import: simulations, sweeps, decisions, and tests of plugins."""
+    """Page of the names that programs import: simulations, sweeps, plans, decisions, and tests of plugins."""
     intro = (
-        "`kubesched` has simulations, sweeps and recorded decisions, `kubesched.testing` has tests of plugins. The guides are "
-        "[simulations in Python](python.md), [sweeps](sweeps.md), [decisions](decisions.md) and [writing a plugin](plugins.md). `Plugin` and `Status` are on "
+        "`kubesched` has simulations, sweeps, plans and recorded decisions, `kubesched.testing` has tests of plugins. The guides are "
+        "[simulations in Python](python.md), [sweeps](sweeps.md), [capacity](capacity.md), [plans](plan.md), [decisions](decisions.md) and [writing a plugin](plugins.md). `Plugin` and `Status` are on "
         "[a page of their own](plugin-contract.md)."
     )
     parts = [
         *(_function(simulate), _class(Simulation), _class(SimulationResult), _class(Result)),
+        *(_function(arrivals), _class(ArrivalTable)),
+        *(_function(diff), _class(Comparison), _class(ComparisonReport), _class(PodDifference), _class(Figure)),
         *(_function(sweep), _class(SweepTable)),
+        *(_function(capacity), _class(CapacityResult), _function(plan), _class(PlanResult)),
         *(_function(decisions), _class(Decisions), _class(Record)),
         *(_class(PluginCluster), _function(node), _function(pod)),
         *map(_error, (ManifestError, ConfigError, PluginError, SweepError, TraceError, ApiError, TaskCrashedError)),

@@ -175,7 +175,7 @@ GATES: Final[dict[str, str]] = {
     "DRAResourceClaimDeviceStatus": "devices may have binding conditions; `bindingTimeout` of DynamicResourcesArgs may be given",
     "DRASchedulerFilterTimeout": "`filterTimeout` of DynamicResourcesArgs may be given",
     "DRAWorkloadResourceClaims": "[pod groups](pod-groups.md) have claims that their members share",
-    "GenericWorkload": "pods belong to [pod groups](pod-groups.md), whose members are tried together; the embedded cluster serves `podgroups` and `workloads`; the role needs `get`, `list` and `watch` of `podgroups`, and `patch` of `podgroups/status`",
+    "GenericWorkload": "pods belong to [pod groups](pod-groups.md), whose members are tried together; the embedded cluster serves `podgroups` and `workloads`; the role needs `list` and `watch` of `podgroups`, and `patch` of `podgroups/status` ([permissions](operate.md#permissions))",
     "InPlacePodLevelResourcesVerticalScaling": "`status.resources` and `status.allocatedResources` of a pod count in addition to its spec",
     "LoggingAlphaOptions": "log buffer and split-stream flags may be given",
     "LoggingBetaOptions": "`--logging-format=json` may be given",

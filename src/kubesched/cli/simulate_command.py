@@ -20,14 +20,16 @@ from kubesched.explain.records import Recorder
 from kubesched.lab.simulate.inputs.events import PlannedEvent, planned_events, with_configurations
 from kubesched.lab.simulate.inputs.given import check_amounts, cluster_of, node_template_of
 from kubesched.lab.simulate.inputs.table_files import TableFileError, check_file, write_table
-from kubesched.lab.simulate.inputs.workload_table import read_table
+from kubesched.lab.simulate.inputs.trace_files import trace_pods
 from kubesched.lab.simulate.results.html_report import render_html
 from kubesched.lab.simulate.results.report import error_text, render_json, render_table, render_yaml
 from kubesched.lab.simulate.results.result import Result
 from kubesched.lab.simulate.results.tables import table
 from kubesched.lab.simulate.run.simulation import run_simulation
+from kubesched.scheduler.core.observer import AttemptObserver
+from kubesched.scheduler.framework.queued import QueuedPodInfo
 
-from .console import print_lines, progress_bar, terminal_width, warn, write
+from .console import ProgressBar, print_lines, progress_bar, terminal_width, warn, write
 from .errors import CliError
 from .loading import load_setup
 from .saved_file import claimed, decision_file, output_file, refuse_inputs, refuse_other_file
@@ -42,6 +44,7 @@ def run(options: argparse.Namespace) -> int:
     # Output of plugins must not become part of a document.
     aside = nullcontext() if options.output == "table" else redirect_stdout(sys.stderr)
     with progress_bar("pods bound", quiet=options.quiet) as bar, aside, ExitStack() as outputs:
+        progress = _Progress(bar)
         # The files are opened before the run, so that an error is reported before it.
         page = outputs.enter_context(output_file(options.report, "--report")) if options.report is not None else None
         tables = [(name, path, outputs.enter_context(output_file(path, "--save"))) for name, path in options.save]
@@ -68,11 +71,11 @@ def run(options: argparse.Namespace) -> int:
             until=options.until,
             events=_events(options),
             remarks=[*registry.problems, *remarks],
-            on_progress=bar.update,
+            on_progress=progress.bound,
             on_slow_plugin=warn,
             recorder=recorder,
             timer=perf_counter if options.profile else None,
-            observers=[results] if options.annotate_simulator_results else (),
+            observers=[progress, *([results] if options.annotate_simulator_results else [])],
             at_end=lambda store: _save_cluster(store, collected, options),
             explain=[name if "/" in name else f"default/{name}" for name in options.explain],
         )
@@ -106,6 +109,21 @@ def _save_cluster(store: Store, collected: CollectedAnnotations, options: argpar
     except OSError as error:
         raise CliError(f"--save-cluster {options.save_cluster}: cannot be written: {error.strerror or error}") from None
     return remarks
+
+
+class _Progress(AttemptObserver):
+    """Progress of a run: a bar that goes on while pods are tried in vain, too."""
+
+    def __init__(self, bar: ProgressBar) -> None:
+        self._bar = bar
+        self._last = (0, 0)
+
+    def bound(self, done: int, total: int) -> None:
+        self._last = (done, total)
+        self._bar.update(done, total)
+
+    def attempted(self, queued: QueuedPodInfo) -> None:
+        self._bar.update(*self._last)
 
 
 def _events(options: argparse.Namespace) -> list[PlannedEvent]:
@@ -144,7 +162,7 @@ def _input(options: argparse.Namespace) -> tuple[Manifests, dict[str, Any], str]
             )
         for path in options.trace:
             with manifests.collecting():
-                manifests.objects += read_table(path)
+                manifests.objects += trace_pods(path, options.seed)
     if not manifests.objects and not manifests.problems:
         nothing = f"{', '.join(paths)}: there are no manifests (YAML or JSON files with Kubernetes objects)"
         raise CliError("\n".join((nothing, *manifests.warnings)))

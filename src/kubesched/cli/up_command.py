@@ -117,12 +117,7 @@ async def _up(options: argparse.Namespace) -> int:
                     certificates = _certificates(options, scratch)
                     recorder = _recorder(options)
                     stack.callback(recorder.close)
-                    watchers = Watchers(
-                        recorder,
-                        annotate_why=options.annotate_why_pending,
-                        event_why=options.event_why_pending,
-                        simulator_results=options.annotate_simulator_results,
-                    )
+                    watchers = _watchers(options, recorder)
                     embedded = _build(options, loop, watchers.observers, certificates)
                     watchers.attach(embedded.scheduler, embedded.port)
                 pages = {} if options.no_scheduler else watchers.pages
@@ -227,6 +222,23 @@ def _check_kubeconfig(given: str) -> None:
     if set(names) - {KUBECONFIG_NAME}:
         found = "something that is no kubeconfig" if names == ["?"] else f"a kubeconfig of {', '.join(map(str, names))}"
         raise CliError(f"--kubeconfig-out {given}: holds {found}, which is not overwritten; give another name")
+
+
+def _watchers(options: argparse.Namespace, recorder: Recorder) -> Watchers:
+    """Return the watchers that the options ask for.
+
+    Raises:
+        CliError: if there is no scheduler whose attempts they could watch.
+    """
+    for name in ("annotate_why_pending", "event_why_pending", "annotate_simulator_results"):
+        if options.no_scheduler and getattr(options, name):
+            raise CliError(f"--{name.replace('_', '-')}: nothing is attempted with --no-scheduler", code=2)
+    return Watchers(
+        recorder,
+        annotate_why=options.annotate_why_pending,
+        event_why=options.event_why_pending,
+        simulator_results=options.annotate_simulator_results,
+    )
 
 
 def _recorder(options: argparse.Namespace) -> Recorder:

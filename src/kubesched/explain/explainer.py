@@ -21,8 +21,9 @@ from .objects import Objects
 from .placed import explain_placed
 from .pod_groups import GroupExplainer
 from .preemptions import PreemptionMemory
+from .quotas import not_created
 from .records.ring import Ring
-from .report import Explanation, Pending, Placed, PreemptionReport
+from .report import Explanation, NotCreated, Pending, Placed, PreemptionReport
 from .waiting import queue_state
 from .workloads import Workloads
 
@@ -105,6 +106,16 @@ class Explainer:
     ) -> Steps[list[Pending]]:
         state = (lambda pod: queue_state(self._scheduler, pod)) if self._live else lambda pod: None
         return explaining_pending(self._scheduler, self._objects, pods, on_progress, against=against, queue_state=state)
+
+    def not_created(
+        self, pods: Iterable[Pod], namespace: str | None = None, names: Collection[str] = ()
+    ) -> list[NotCreated]:
+        """Explain workloads that lack pods because of quotas, all or those with these names, ``namespace/name``.
+
+        ``pods`` are all pods. See :func:`.quotas.not_created`.
+        """
+        found = not_created(self._scheduler, self._objects, pods, namespace)
+        return [one for one in found if not names or one.name in names]
 
     def evictions_of(self, key: str) -> list[PreemptionReport]:
         """Return the preemptions that evicted a pod, ``namespace/name``, the newest last."""

@@ -172,9 +172,12 @@ class LivePages:
         return Answer(200, bytes(large_json(document, indent=2)) + b"\n", _JSON)
 
     async def explain(self, pods: Sequence[Pod]) -> Explanation:
-        """Explain pods, in turn with the requests and within the same share of the event loop."""
+        """Explain pods, in turn with the requests and within the same share of the event loop.
+
+        Members of pod groups are not explained one by one, but their groups are.
+        """
         async with self._turn:
-            return await self.paced(self._explainer.explaining(pods))
+            return await self.paced(self._explainer.explaining(pods, as_groups=True))
 
     async def paced(self, steps: Steps[T]) -> T:
         """Run steps. While the scheduler has work, rest after each so long that they take their share and no more."""

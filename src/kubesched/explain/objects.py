@@ -6,7 +6,7 @@ cluster's store.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from kubesched.api.kinds import Kind
@@ -28,6 +28,10 @@ class Objects(Protocol):
 
     def all(self, kind: Kind) -> Iterable[Any]:
         """Return all typed objects of a kind."""
+        ...
+
+    def documents(self, kind: Kind, namespace: str) -> Iterable[Mapping[str, Any]]:
+        """Return all objects of a kind in a namespace as plain data, in wire names; every namespace if it is empty."""
         ...
 
     def controller(self, kind: Kind, namespace: str, name: str) -> tuple[str, str] | None:
@@ -53,6 +57,10 @@ class InformedObjects:
 
     def all(self, kind: Kind) -> Iterable[Any]:
         return self._informers.objects(kind.plural).values()
+
+    def documents(self, kind: Kind, namespace: str) -> Iterable[Mapping[str, Any]]:
+        """Return nothing: a scheduler watches typed objects."""
+        return ()
 
     def controller(self, kind: Kind, namespace: str, name: str) -> tuple[str, str] | None:
         """Return None: a scheduler watches no workloads."""

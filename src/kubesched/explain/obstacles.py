@@ -54,6 +54,7 @@ MOST_DEMANDS: Final = 62
 MOST_OF_PLUGIN: Final = 24
 #: Members of a pod's spec beyond which fewer of its changes are evaluated; a pod may have thousands of terms.
 _MANY_MEMBERS: Final = 256
+_FEW: Final = 6
 #: Plugin of obstacles that no filter is the reason for.
 OF_SCHEDULER: Final = "scheduler"
 #: Most reasons of one plugin that are told apart.
@@ -135,9 +136,12 @@ def fits_after(search: Search, pod: PodInfo, changes: Sequence[Change]) -> RowAr
 
 
 def affordable(pod: PodInfo, most: int) -> int:
-    """Number of changed pods that may be evaluated: ``most``; of a pod with a very large spec fewer, but at least one."""
+    """Number of changed pods that may be evaluated: ``most``; of a pod with a very large spec fewer, but at least a few.
+
+    Many terms of such a pod are one demand, and without it the pod is small.
+    """
     members = msgspec.json.encode(pod.spec).count(b":")
-    return max(1, most // max(1, members // _MANY_MEMBERS) ** 2)
+    return max(_FEW, most // max(1, members // _MANY_MEMBERS) ** 2)
 
 
 def obstacles_of(framework: Framework, table: NodeTable, pod: PodInfo) -> Obstacles:

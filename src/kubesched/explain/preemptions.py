@@ -11,14 +11,13 @@ from kubesched.scheduler.framework.preemption import Candidate, Preemption
 from kubesched.scheduler.plugins.preemption.choose import criteria
 from kubesched.scheduler.scheduler import Scheduler
 
+from .records.preempted import FirstOfSecond
 from .report import Criteria, LostCandidate, PreemptionReport
 
 __all__ = ["PreemptionMemory", "preemption_report"]
 
 #: Most lost candidates that are listed, except that each kind of reason is listed at least once.
 _MOST: Final = 8
-#: Preemptions of a second that are described in full.
-_MOST_PER_SECOND: Final = 3
 
 
 def preemption_report(preemption: Preemption, at: float, now: float, *, brief: bool = False) -> PreemptionReport:
@@ -69,18 +68,13 @@ def _criteria(candidate: Candidate, now: float) -> Criteria:
 
 
 class PreemptionMemory(AttemptObserver):
-    """Memory of the last preemptions, as reports.
-
-    Explaining why all other candidates lost may cost more than the preemption itself. So only the first preemptions of
-    a second list the nodes that lost.
-    """
+    """Memory of the last preemptions, as reports; only the :class:`FirstOfSecond` list the nodes that lost."""
 
     def __init__(self, capacity: int = 1000) -> None:
         """The oldest of ``capacity`` reports makes room for a new one."""
         self._now: Callable[[], float] = lambda: 0.0
         self._kept: deque[PreemptionReport] = deque(maxlen=capacity)
-        self._second = 0
-        self._described = 0
+        self._first = FirstOfSecond()
 
     def attach(self, scheduler: Scheduler) -> None:
         """Tell the time by a scheduler's clock. Call it before the scheduler starts."""
@@ -88,10 +82,7 @@ class PreemptionMemory(AttemptObserver):
 
     def preempted(self, preemption: Preemption) -> None:
         now = self._now()
-        if int(now) != self._second:
-            self._second, self._described = int(now), 0
-        self._described += 1
-        self._kept.append(preemption_report(preemption, now, now, brief=self._described > _MOST_PER_SECOND))
+        self._kept.append(preemption_report(preemption, now, now, brief=not self._first.take(now)))
 
     def __iter__(self) -> Iterator[PreemptionReport]:
         return iter(self._kept)

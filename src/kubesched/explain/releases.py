@@ -60,7 +60,7 @@ def _victims(trial: EvictionTrial, node: NodeInfo, obstacles: Obstacles, names: 
     """The pods that have to go, none of them needless: the named holders if that is enough, or else of all pods there."""
     holders = {one.uid: (at, one) for at, one in _held(obstacles, names, node)}
     every = {one.uid: (at, one) for at, one in potential_victims(obstacles, node)}
-    for some in (holders, every):
+    for some in (holders, every) if holders.keys() != every.keys() else (holders,):
         found = trial.least(node, list(some.values()))
         if found:
             return found

@@ -137,7 +137,9 @@ def _tried(needed: Sequence[Obstacle], fits: Fits) -> Remedy | None:
             dropped += less >= each.asked
         rows = fits(chosen)
     for place, demand in enumerate(demands):
-        for weaker in demand.weaker[:_MOST_WEAKER]:
+        # Plugins that look at one volume propose the same change of it, which is made once.
+        known = {one.text for one in chosen[:place]}
+        for weaker in sorted(demand.weaker[:_MOST_WEAKER], key=lambda one: one.text not in known):
             tried = [*chosen[:place], weaker, *chosen[place + 1 :]]
             fitting = fits(tried)
             if len(fitting):

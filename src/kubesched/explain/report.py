@@ -26,6 +26,7 @@ __all__ = [
     "LostCandidate",
     "NewNodeReport",
     "NodeScore",
+    "NotCreated",
     "ObstacleReport",
     "Pending",
     "PendingReason",
@@ -35,6 +36,7 @@ __all__ = [
     "PodGroupReport",
     "PreemptionReport",
     "QueueState",
+    "QuotaLimit",
     "Reason",
     "RemedyReport",
     "Turn",
@@ -394,6 +396,44 @@ class PodGroupReport(_Struct, frozen=True, kw_only=True):
     remarks: list[str] = []
 
 
+class QuotaLimit(_Struct, frozen=True, kw_only=True):
+    """Resource of a quota of which too little is left for one more pod. Amounts are as Kubernetes writes them.
+
+    ``needed`` is the limit with which all missing pods can be made.
+    """
+
+    quota: str
+    resource: str
+    asked: str
+    used: str
+    limit: str
+    needed: str
+
+
+class NotCreated(_Struct, frozen=True, kw_only=True):
+    """Workload whose pods cannot all be made, because quotas stand in the way of the next one.
+
+    ``fits`` is the number of nodes that the next pod would fit now.
+    """
+
+    namespace: str
+    workload: str
+    wanted: int
+    existing: int
+    limits: list[QuotaLimit] = []
+    #: What a quota demands of each container, and the pod's lack, such as ``cpu for: main``, after the quota's name.
+    unasked: list[str] = []
+    fits: int = 0
+    hints: list[str] = []
+    #: What the workload's controller said last.
+    event: str = ""
+
+    @property
+    def name(self) -> str:
+        """Namespace and name of the workload, ``namespace/name``."""
+        return f"{self.namespace}/{self.workload.partition('/')[2]}"
+
+
 class Explanation(_Struct, frozen=True, kw_only=True):
     """Explanation of pods: the document of ``kubesched explain`` and of a live scheduler."""
 
@@ -402,6 +442,8 @@ class Explanation(_Struct, frozen=True, kw_only=True):
     #: Pod groups of the pods in question, by name. Without a name in question, their members are not in ``pending``.
     pod_groups: list[PodGroupReport] = []
     pending: list[Pending] = []
+    #: Workloads that lack pods for quotas, most missing pods first.
+    not_created: list[NotCreated] = []
     placed: list[Placed] = []
     #: Preemptions in which a pod of the question was evicted, the newest last.
     evicted: list[PreemptionReport] = []

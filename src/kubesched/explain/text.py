@@ -10,12 +10,14 @@ from kubesched.base.times import timestamp
 from kubesched.scheduler.plugins.demands.words import counted, listed
 
 from .pod_groups.text import group_lines
+from .quotas import quota_notes
 from .records.schema import Record
 from .report import (
     Alternative,
     Criteria,
     Explanation,
     NodeScore,
+    NotCreated,
     ObstacleReport,
     Pending,
     Placed,
@@ -29,7 +31,7 @@ __all__ = ["explanation_lines", "pending_lines", "preemption_lines"]
 #: Most names shown of a group of pending pods.
 _MOST_NAMES: Final = 3
 #: Most groups of pending pods, pods with a node, lines of one list, that are shown unless all are asked for.
-_MOST_GROUPS: Final = 8
+_MOST_GROUPS: Final = 5
 _MOST_PLACED: Final = 5
 _MOST_LINES: Final = 6
 #: Most lines of one list where there are more groups than this, so that the answer stays on one screen.
@@ -47,6 +49,7 @@ def explanation_lines(
     groups = document.pending if wide else document.pending[:_MOST_GROUPS]
     lines = [*group_lines(document.pod_groups, wide=wide), *pending_lines(groups, wide=wide)]
     lines += _hidden(document.pending[len(groups) :])
+    lines += _not_created(document.not_created if wide else document.not_created[:_MOST_GROUPS])
     placed = document.placed if wide else document.placed[:_MOST_PLACED]
     if placed:
         lines += title("Why on this node")
@@ -63,6 +66,18 @@ def explanation_lines(
         for item in document.evicted:
             lines += preemption_lines(item, moment(item.at), wide=True)
     return [*lines, *(Line(note) for note in document.notes)]
+
+
+def _not_created(found: Sequence[NotCreated]) -> list[Line]:
+    """Return lines about workloads that lack pods because of quotas."""
+    lines = title("Not created") if found else []
+    for one in found:
+        lines.append(Line(f"{one.workload} in {one.namespace}: {one.existing:,} of {one.wanted:,} pods", "warn"))
+        lines += [Line(f"    {text}") for text in quota_notes([one])]
+        if one.event:
+            lines.append(Line(f"  {one.event}", "dim"))
+        lines += [Line(f"  what would help: {hint}", "good") for hint in one.hints]
+    return lines
 
 
 def _hidden(groups: Sequence[Pending]) -> list[Line]:

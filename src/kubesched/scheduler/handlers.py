@@ -20,6 +20,7 @@ from kubesched.api.types import Namespace, Node, Pod
 from kubesched.base.times import Clock
 
 from .cache import Cache, CacheError
+from .core.group_conditions import GroupConditions
 from .core.handle import Backends
 from .core.port import Recorder
 from .core.profiles import Profile
@@ -83,9 +84,11 @@ class PodHandler(_Handler):
         recorders: Mapping[str, Recorder],
         clock: Clock,
         metrics: SchedulerMetrics,
+        conditions: GroupConditions,
     ) -> None:
         super().__init__(queue, clock, metrics)
         self._cache = cache
+        self._conditions = conditions
         self._waiting = waiting
         self._pre_binding = pre_binding
         self._recorders = recorders
@@ -159,6 +162,8 @@ class PodHandler(_Handler):
         except (CacheError, QuantityError) as error:
             _log.error("cannot add pod %s to the cache: %s", pod.key, error)
         self._move(ASSIGNED_POD_ADD, None, pod)
+        if self._groups is not None and pod.spec.scheduling_group is not None:
+            self._conditions.bound(pod)
         self._observe(ASSIGNED_POD_ADD, start)
 
     def _update_assigned(self, old: Pod, new: Pod) -> None:
@@ -214,6 +219,7 @@ class PodHandler(_Handler):
             self._unreadable(pod, error)
         if in_group:
             self._move(UNSCHEDULED_POD_ADD, None, pod)  # the rest of its group may have waited for it
+            self._note_held_back(pod)
         self._observe(UNSCHEDULED_POD_ADD, start)
 
     def _update_unscheduled(self, old: Pod, new: Pod) -> None:
@@ -230,10 +236,17 @@ class PodHandler(_Handler):
             self._queue.update(old, new)
         except QuantityError as error:
             self._unreadable(new, error)
+        if self._groups is not None and new.spec.scheduling_group is not None:
+            self._note_held_back(new)
         nominated = old.status.nominated_node_name
         if nominated and nominated != new.status.nominated_node_name:
             self._nomination_ended(old)
         self._observe(UNSCHEDULED_POD_UPDATE, start)
+
+    def _note_held_back(self, pod: Pod) -> None:
+        record = self._queue.views.get_pod(pod.name, pod.namespace)
+        if record is not None and record.gating_plugin:
+            self._conditions.held_back(pod, record.gating_plugin)
 
     def _delete_from_queue(self, pod: Pod, *, binding: bool) -> None:
         start = self._clock.now()
@@ -393,11 +406,12 @@ def watch(
     hints: Registrations,
     backends: Backends,
     metrics: SchedulerMetrics,
+    conditions: GroupConditions,
 ) -> None:
     """Add the handlers of pods, nodes, namespaces, and every other kind that a plugin registered events for."""
     clock, recorders = backends.clock, {name: profile.recorder for name, profile in profiles.items()}
     waiting, pre_binding = backends.waiting_pods, backends.pods_in_pre_bind
-    informers.pods.add_handler(PodHandler(cache, queue, waiting, pre_binding, recorders, clock, metrics))
+    informers.pods.add_handler(PodHandler(cache, queue, waiting, pre_binding, recorders, clock, metrics, conditions))
     informers.of(NODES).add_handler(NodeHandler(cache, queue, clock, metrics))
     informers.of(NAMESPACES).add_handler(NamespaceHandler(cache))
     for resource, actions in watched_actions(event for events in hints.values() for event in events).items():

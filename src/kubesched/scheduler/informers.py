@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
+from kubesched.api.groups import PodGroup, group_key
 from kubesched.api.kinds import KINDS, POD_GROUPS, PODS, Kind
 from kubesched.api.types import Pod
 from kubesched.api.wire import ApiError
@@ -125,6 +126,12 @@ class Informers(Mapping[str, Informer]):
     def seen(self, pod: Pod) -> Pod:
         """Return a pod of the API server as the scheduler sees it."""
         return pod if self._view is None else self._view(pod)
+
+    def group_of(self, pod: Pod) -> PodGroup | None:
+        """Return the group of a pod that :meth:`seen` returned."""
+        groups = self.objects(POD_GROUPS.plural)
+        group: PodGroup | None = groups.of(pod) if isinstance(groups, ReadGroups) else groups.get(group_key(pod))
+        return group
 
     def read_groups(self, readers: Mapping[str, GroupReader], states: PodGroupStates) -> None:
         """Read pod groups by plugins, which are given by scheduler name. Call it before any informer runs."""

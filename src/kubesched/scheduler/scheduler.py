@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
 from kubesched.api.kinds import POD_GROUPS
+from kubesched.api.types import Pod
 from kubesched.base.tasks import Supervisor
 from kubesched.base.times import Clock
 
@@ -126,18 +127,23 @@ class Scheduler:
         self._requests.connect(queue, statuses)
         attempts = AttemptMetrics(metrics, clock)
         failures = FailureHandler(queue, cache, statuses, attempts, informers.live_pod, observers)
+        states = groups if groups is not None else PodGroupStates()
+        self.conditions = GroupConditions(
+            port, informers.objects("podgroups"), states, profiles, self.statuses, tasks, clock
+        )
+        refused = self.conditions.refused if groups is not None else None
         self.bindings = BindingCycles(
-            queue, failures, statuses, backends, extenders, attempts, metrics, tasks, observers
+            queue, failures, statuses, backends, extenders, attempts, metrics, tasks, observers, refused
         )
         self.cycle = Cycle(queue, cache, profiles, self.bindings, failures, metrics, clock, observers)
         self._lane = ExtenderLane(extenders, queue, self.cycle, informers.live_pod, metrics)
-        self.conditions = GroupConditions(port, informers.objects("podgroups"), tasks, clock)
         #: Decides about one popped pod, or about its group; see :meth:`.core.cycle.Cycle.schedule_one`.
         self.schedule_one: Callable[[QueuedPodInfo], Awaitable[None] | None] = self.cycle.schedule_one
+        self._in_part: Callable[[], Iterable[Pod]] = tuple
         if groups is not None:
             self.schedule_one = self._with_groups(groups, failures, gates, random.Random(rng.getrandbits(64)))
         # Changes of the cluster.
-        watch(informers, cache, queue, profiles, hints, backends, metrics)
+        watch(informers, cache, queue, profiles, hints, backends, metrics, self.conditions)
         connect_extenders(extenders, cache.table, informers)
         #: Compares the cache with the informers' lists, and dumps it, into the log.
         self.debugger = CacheDebugger(cache, queue.views, queue.nominator, informers, backends.parts, tasks)
@@ -155,6 +161,7 @@ class Scheduler:
         preemption = GroupPreemption(cycle, trials, is_on=whole_groups)
         submission = Submission(queue, cycle, failures, members, whole_groups=whole_groups)
         room = GroupRoom(groups, self.informers.objects("podgroups"), self.profiles)
+        self._in_part = room.in_part
         group_cycle = GroupCycle(
             queue, self.cache, groups, cycle, failures, trials, preemption, submission, room, self.conditions, metrics, clock
         )  # fmt: skip
@@ -243,6 +250,8 @@ class Scheduler:
             for informer in self.informers.values():
                 await informer.wait_synced()
             self.tasks.spawn(self.queue.run(), "queue-flush")
+            if self.groups is not None:
+                self.conditions.catch_up()
 
     async def run(self) -> None:
         """Schedule pods until :meth:`stop`; pods that are still queued then stay undecided.
@@ -257,6 +266,10 @@ class Scheduler:
 
     async def _schedule(self) -> None:
         loop, pop_nowait, schedule_one = asyncio.get_running_loop(), self.queue.pop_nowait, self.schedule_one
+        # Gangs that an earlier scheduler has left in the middle come first: nobody may take the room of their rest.
+        for pod in self._in_part():
+            if (first := self.queue.pop_specific(pod)) is not None and (rest := schedule_one(first)) is not None:
+                await rest
         while not self._stopping:
             queued = pop_nowait() or await self.queue.wait_pop()
             if queued is None or self._stopping:

@@ -140,7 +140,8 @@ def import_(parser: argparse.ArgumentParser) -> None:
 Copy a real cluster into a file for kubesched up --snapshot: nodes, pods and the objects they refer to, from dumps
 (kubectl get … -o yaml or json) or from an API server. Left out are Secrets; parts of containers that may hold secrets
 (environment, command, arguments, probes); messages in status; parameters of volume drivers and storage classes; and
-annotations other than kubernetes.io's, k8s.io's and kubesched.io's. Names, labels and names of Secrets are kept."""
+annotations other than kubernetes.io's, k8s.io's, kubesched.io's and those of pod groups. Names, labels and names
+of Secrets are kept."""
     parser.epilog = """\
 examples: kubectl get nodes,pods,pvc,pv,deployments,replicasets -A -o yaml >dump.yaml; kubesched import dump.yaml -o c.jsonl.gz
           kubesched import --kubeconfig ~/.kube/config -o cluster.jsonl.gz"""

@@ -7,7 +7,7 @@ import argparse
 from .options import node_resources, quiet, real_cluster, scheduler_setup, start_from
 from .values import count, node_count, positive, share
 
-__all__ = ["capacity"]
+__all__ = ["capacity", "plan"]
 
 
 def _cluster(parser: argparse.ArgumentParser) -> None:
@@ -70,6 +70,66 @@ Exit code: 0 even if nothing fits; 1 if the input cannot be used."""
     parser.add_argument("--preemption", action="store_true", help="count with evictions of pods of lower priority, too")
     parser.add_argument(
         "--most", metavar="N", type=positive, default=1_000_000, help="count N copies at most (default: 1000000)"
+    )
+    _cluster(parser)
+    scheduler_setup(parser)
+    _output(parser)
+
+
+def plan(parser: argparse.ArgumentParser) -> None:
+    parser.description = """\
+Find the cheapest nodes for the pods that have none, in a cluster or a demand, from groups of nodes with prices; or, with
+--remove, the nodes that can go. What is told was simulated: the scheduler placed every pod. Nothing is changed in a
+cluster that is read."""
+    parser.epilog = """\
+examples: kubesched plan --node-groups groups.yaml --from dump.yaml
+          kubesched plan --node-groups groups.yaml -f shop/ --demand jobs.csv
+          kubesched plan --group 0:20:m5.large --group 0:10:m5.xlarge --catalogue prices.csv --kubeconfig ~/.kube/config
+          kubesched plan --remove --from dump.yaml
+JSON and YAML follow the schema of kubesched.lab.simulate.planning.plan_report (apiVersion kubesched.io/v1alpha1).
+Exit code: 0 even if some pods have no node; 1 if the input cannot be used."""
+    parser.add_argument(
+        "--node-groups",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="kinds of nodes that can be had: NodeGroups, or Karpenter's NodePools; may be given again",
+    )
+    parser.add_argument(
+        "--group",
+        metavar="MIN:MAX:NAME",
+        action="append",
+        default=[],
+        help="a group as cluster-autoscaler's --nodes has it, with its price in the catalogue; may be given again",
+    )
+    parser.add_argument(
+        "--catalogue", metavar="FILE", help="a table (CSV or YAML) of instance types: name, price, cpu, memory, …"
+    )
+    parser.add_argument(
+        "-f",
+        "--filename",
+        metavar="FILE|DIR",
+        action="append",
+        nargs="+",
+        default=[],
+        help="manifests of pods and workloads to place, in addition to those of the cluster",
+    )
+    parser.add_argument(
+        "--demand",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="a table (CSV) of pods to place, with columns such as name, count, cpu, memory; may be given again",
+    )
+    parser.add_argument(
+        "--remove", action="store_true", help="find nodes that can go, and the sequence of their drains"
+    )
+    parser.add_argument(
+        "--effort",
+        metavar="N",
+        type=positive,
+        default=100_000,
+        help="end the search after trying to place N pods (default: 100000)",
     )
     _cluster(parser)
     scheduler_setup(parser)

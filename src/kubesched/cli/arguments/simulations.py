@@ -20,7 +20,7 @@ from .options import (
 )
 from .values import TABLES, count, duration, factor, moment, node_count, positive, saved_table, seconds, setting
 
-__all__ = ["TRACE_FORMATS", "audit", "decisions", "explain", "simulate", "sweep", "trace"]
+__all__ = ["TRACE_FORMATS", "audit", "decisions", "diff", "explain", "simulate", "sweep", "trace"]
 
 
 def _result_files(parser: argparse.ArgumentParser) -> None:
@@ -92,8 +92,8 @@ warnings."""
         metavar="FILE",
         action="append",
         default=[],
-        help="a table (CSV) of pods that arrive over time, with columns such as arrival, name, count, duration, cpu, "
-        "memory; may be given again",
+        help="a table of pods that arrive over time (CSV, .jsonl, .parquet), with columns such as arrival, name, count, "
+        "duration, cpu, memory; or arrivals to generate (YAML of kind Arrivals); may be given again",
     )
     parser.add_argument(
         "--events",
@@ -264,6 +264,22 @@ used."""
         help="time after which pods that wait or are being deleted have taken too long (default: 10m)",
     )
     quiet(parser, "no progress bar")
+
+
+def diff(parser: argparse.ArgumentParser) -> None:
+    parser.description = """\
+Compare two results of kubesched simulate (-o json or yaml), two clusters (dumps, saved clusters, manifests), or two
+recorded runs (--decisions): their figures side by side, and the pods that have a node in one only, moved, ended in
+another way or waited longer, with why as far as the sides tell. The two may be of different forms."""
+    parser.epilog = """\
+examples: kubesched diff before.json after.json
+          kubesched diff monday.yaml tuesday.yaml --report diff.html
+Exit code: 0 even if they differ; with --exit-code 1 if they do; 1 if a side cannot be used."""
+    parser.add_argument("a", metavar="A", help="a result, a file of decisions, a dump, a saved cluster, or manifests")
+    parser.add_argument("b", metavar="B", help="the other side")
+    parser.add_argument("-o", "--output", choices=("table", "wide", "json", "yaml"), default="table")
+    parser.add_argument("--report", metavar="FILE", help="also write a page of HTML to this file")
+    parser.add_argument("--exit-code", action="store_true", help="exit with 1 if the sides differ")
 
 
 def sweep(parser: argparse.ArgumentParser) -> None:

@@ -18,7 +18,7 @@ from ..schema import Document, Stored, open_section
 from .formats import QUANTITY_TEXT
 from .validation import forbidden
 
-__all__ = ["Limits", "ObjectTable", "show_amount"]
+__all__ = ["Limits", "ObjectTable", "fill_container", "show_amount"]
 
 Rule = dict[str, Any]
 
@@ -70,7 +70,7 @@ class Limits:
         for rule in rules:
             if rule.get("type") == "Container":
                 for container in containers:
-                    _fill(container, rule)
+                    fill_container(container, rule)
         problems: list[str] = []
         for rule in rules:
             if rule.get("type") == "Container":
@@ -98,7 +98,7 @@ class Limits:
             raise forbidden(CLAIMS, name, _joined(problems))
 
 
-def _fill(container: dict[str, Any], rule: Rule) -> None:
+def fill_container(container: dict[str, Any], rule: Rule) -> None:
     """Fill in defaults of one container.
 
     Limits: ``default`` or ``max``. Requests: ``defaultRequest``, else the limits.

@@ -1,9 +1,9 @@
 """Import of a real cluster's objects, from ``kubectl get -o yaml`` or ``-o json``, into the embedded cluster.
 
 The import keeps nodes, pods, and the objects that decide where pods go. It leaves out Secrets and everything else that
-scheduling does not read, quotas (they would refuse existing objects), and pods that are being deleted. It also leaves
+scheduling does not read, quotas (they would refuse new objects), and pods that are being deleted. It also leaves
 out text that may hold a secret or personal words: environment, command, arguments and probes of containers, messages in
-a status, annotations other than Kubernetes' and our own, and parameters of drivers. A node that was unresponsive
+a status, annotations other than Kubernetes', our own and those of groups, and parameters of drivers. A node that was unresponsive
 becomes a failed node; an object without its owners is marked, so that it is not collected. Caller: :mod:`.snapshot_file`.
 """
 
@@ -15,7 +15,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from kubesched.api.kinds import KINDS, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, RESOURCE_SLICES, STORAGE_CLASSES, Kind
+from kubesched.api.kinds import (
+    KINDS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    PRIORITY_CLASSES,
+    RESOURCE_QUOTAS,
+    RESOURCE_SLICES,
+    STORAGE_CLASSES,
+    Kind,
+)
 from kubesched.api.resource import CLAIM_FINALIZER
 from kubesched.api.wire import ApiError
 
@@ -33,6 +43,14 @@ _ORDER: Final = {line: number for number, line in enumerate(table_lines("kept.tx
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 #: Domains whose annotations are kept, by their endings. Annotations of other domains may hold anything.
 _DOMAINS: Final = (".kubernetes.io", ".k8s.io", ".kubesched.io")
+#: Annotations of other domains that are kept: they are names and numbers of groups of pods.
+_OF_GROUPS: Final = frozenset(
+    {
+        "kueue.x-k8s.io/pod-group-total-count",
+        "scheduling.volcano.sh/group-min-member",
+        "scheduling.volcano.sh/group-name",
+    }
+)
 #: Finalizers that a controller here removes again.
 _FINALIZERS: Final = frozenset(
     {"batch.kubernetes.io/job-tracking", "kubernetes.io/pvc-protection", "kubernetes.io/pv-protection", CLAIM_FINALIZER}
@@ -81,7 +99,7 @@ class Import:
 def import_dump(paths: Iterable[str | Path], *, deleting: bool = False) -> Import:
     """Read dumps: files (also ``.gz``) and the YAML and JSON files below directories. Repeated objects count once.
 
-    ``deleting`` keeps pods that are being deleted.
+    ``deleting`` keeps pods that are being deleted, and quotas: the cluster is only looked at.
 
     Raises:
         ManifestError: for a path that does not exist, text that does not parse, or fields of the wrong type.
@@ -96,14 +114,14 @@ def import_dump(paths: Iterable[str | Path], *, deleting: bool = False) -> Impor
 def import_manifests(found: Manifests, *, deleting: bool = False) -> Import:
     """Choose, clean and order objects that were read. Repeated objects count once.
 
-    ``deleting`` keeps pods that are being deleted.
+    ``deleting`` keeps pods that are being deleted, and quotas: the cluster is only looked at.
     """
     result = Import(warnings=found.warnings)
     seen: set[tuple[Kind, str, str]] = set()
     namespaces: dict[str, str] = {}
     for manifest in found.objects:
         kind = manifest.kind
-        if kind.group_resource not in _ORDER:
+        if kind.group_resource not in _ORDER or (kind == RESOURCE_QUOTAS and not deleting):
             result.left_out[kind.group_resource] += 1
             continue
         key = (kind, manifest.namespace, manifest.name)
@@ -169,12 +187,18 @@ def _stripped(value: Any, name: str = "") -> Any:
     if name == "opaque":
         return {"driver": value.get("driver", ""), "parameters": {}}
     left_out = _LEFT_OUT.get(name, frozenset())
-    result = {key: _stripped(item, key) for key, item in value.items() if key not in left_out}
+    # Most values are plain, and a dump has millions of them: no call for each.
+    result = {
+        key: _stripped(item, key) if isinstance(item, dict | list) else item
+        for key, item in value.items()
+        if key not in left_out
+    }
     if name == "metadata" and "annotations" in result:
         known = {
             key: value
             for key, value in (result.pop("annotations") or {}).items()
-            if key != _LAST_APPLIED and f".{key.partition('/')[0]}".endswith(_DOMAINS) and "/" in key
+            if key in _OF_GROUPS
+            or (key != _LAST_APPLIED and f".{key.partition('/')[0]}".endswith(_DOMAINS) and "/" in key)
         }
         if known:
             result["annotations"] = known

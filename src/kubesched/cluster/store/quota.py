@@ -1,21 +1,18 @@
 """ResourceQuota: bounds on the sum of a namespace's objects. Checked on create, use kept in ``status.used``.
 
 Only namespaces that have a quota cost anything. Use is counted exactly, object by object, so a quota is never exceeded
-even if its status is written late. Counted are pods with their requests and limits, claims with their storage, and
-``count/<resource>``. Rules and texts: upstream ``apiserver/admission/plugin/resourcequota`` and ``quota/v1``. Caller:
-``store``.
+even if its status is written late. Counted are pods (:mod:`kubesched.api.quotas`), claims with their storage, and
+``count/<resource>``. Texts: upstream ``apiserver/admission/plugin/resourcequota``. Caller: ``store``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from operator import attrgetter
-from typing import Any, Final
+from typing import Final
 
 from kubesched.api.kinds import CLAIMS, PODS, RESOURCE_QUOTAS, SERVICES, Kind
-from kubesched.api.quantity import QuantityError, parse_quantity
-from kubesched.api.requests import is_extended_resource, pod_limit_amounts, pod_request_amounts
-from kubesched.api.types import Affinity, Container, Pod, ResourceRequirements
+from kubesched.api.quotas import ONE, Amounts, QuotaRules, nanos, pod_use
+from kubesched.api.types import Pod
 
 from ..admission import forbidden, show_amount
 from ..schema import Document, Stored, encode, open_section
@@ -25,39 +22,21 @@ __all__ = ["Quotas"]
 
 #: Kinds that are counted under their bare name too.
 _BARE: Final = frozenset({"services", "secrets", "configmaps", "replicationcontrollers", "resourcequotas"})
-#: Resources that every container must request if a quota limits them.
-_MUST_ASK: Final = ("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory")
-_PLAIN: Final = ("cpu", "memory", "ephemeral-storage")
-
-_ONE: Final = 10**9
-
-#: Amounts in billionths, by the name of the limited resource.
-Amounts = dict[str, int]
 
 
-class _Quota:
+class _Quota(QuotaRules):
     """Quota: its limits, its scopes, and its use."""
 
     def __init__(self, item: Stored) -> None:
-        spec = item.section("spec") or {}
+        super().__init__(item.section("spec") or {})
         self.key = (item.namespace, item.name)
         self.uid = item.uid
-        self.hard: Amounts = {name: _nanos(text) for name, text in (spec.get("hard") or {}).items()}
-        self.scopes = [{"scopeName": name} for name in spec.get("scopes") or ()]
-        self.scopes += (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
         self.used: Amounts = dict.fromkeys(self.hard, 0)
 
-    def covers(self, item: Stored, pod: Pod | None) -> bool:
-        """True if an object counts. Scopes are about pods, so a quota with scopes counts only pods."""
-        if pod is None or not self.scopes:
-            return not self.scopes
-        given = _scopes_of(item, pod)
-        for term in self.scopes:
-            value, operator = given.get(term.get("scopeName", "")), term.get("operator", "Exists")
-            found = value in (term.get("values") or ()) if operator in ("In", "NotIn") else value is not None
-            if found is not (operator in ("In", "Exists")):
-                return False
-        return True
+    def counts(self, item: Stored, pod: Pod | None) -> bool:
+        """True if an object counts; ``pod`` is its typed form if it is a pod."""
+        ends = pod is not None and b'"activeDeadlineSeconds"' in item.raw
+        return self.covers(pod, ends=ends and "activeDeadlineSeconds" in (item.section("spec") or {}))
 
     def add(self, amounts: Amounts, sign: int) -> bool:
         """Add amounts (``sign`` 1) or subtract them (-1). Returns True if the use changed."""
@@ -67,66 +46,27 @@ class _Quota:
         return bool(changed)
 
 
-def _scopes_of(item: Stored, pod: Pod) -> dict[str, str]:
-    """Return the scopes of a pod, with its value in each."""
-    asks = any(item.resources.requests or item.resources.limits for item in _containers(pod))
-    # The typed form lacks the deadline.
-    ends = b'"activeDeadlineSeconds"' in item.raw and "activeDeadlineSeconds" in (item.section("spec") or {})
-    scopes = {"NotBestEffort" if asks else "BestEffort": "", "VolumeAttributesClass": ""}
-    scopes["Terminating" if ends else "NotTerminating"] = ""
-    if pod.spec.priority_class_name:
-        scopes["PriorityClass"] = pod.spec.priority_class_name
-    affinity = pod.spec.affinity or Affinity()
-    for side in filter(None, (affinity.pod_affinity, affinity.pod_anti_affinity)):
-        for term in (*side.required, *(weighted.pod_affinity_term for weighted in side.preferred)):
-            if term.namespaces or term.namespace_selector is not None:
-                scopes["CrossNamespacePodAffinity"] = ""
-    return scopes
-
-
-# -- measuring ---------------------------------------------------------------------------------------------
-
-
-def _nanos(text: Any) -> int:
-    try:
-        return parse_quantity(text).nanos
-    except QuantityError:
-        return 0
-
-
-def _containers(pod: Pod) -> tuple[Container, ...]:
-    return (*pod.spec.init_containers, *pod.spec.containers)
-
-
 def _measure(item: Stored) -> tuple[Amounts, Pod | None]:
     """Return the use of an object, and the typed pod if it is a pod."""
-    amounts: Amounts = {f"count/{item.kind.group_resource}": _ONE}
     if item.kind == PODS:
         pod: Pod = item.typed
-        if pod.status.phase not in ("Succeeded", "Failed"):
-            amounts["pods"] = _ONE
-            for name, amount in pod_request_amounts(pod).items():
-                amounts[f"requests.{name}"] = amount.nanos
-                if not is_extended_resource(name):
-                    amounts[name] = amount.nanos
-            limits = pod_limit_amounts(pod)
-            amounts |= {f"limits.{name}": limits[name].nanos for name in _PLAIN if name in limits}
-        return amounts, pod
+        return pod_use(pod), pod
+    amounts: Amounts = {f"count/{item.kind.group_resource}": ONE}
     if item.kind.group_resource in _BARE:
-        amounts[item.kind.plural] = _ONE
+        amounts[item.kind.plural] = ONE
     if item.kind == SERVICES:
         spec = item.section("spec") or {}
         ports, balanced = spec.get("ports") or (), spec.get("type") == "LoadBalancer"
         if balanced and spec.get("allocateLoadBalancerNodePorts") is False:
             ports = [port for port in ports if port.get("nodePort")]
-        amounts["services.loadbalancers"] = balanced * _ONE
-        amounts["services.nodeports"] = (balanced or spec.get("type") == "NodePort") * len(ports) * _ONE
+        amounts["services.loadbalancers"] = balanced * ONE
+        amounts["services.nodeports"] = (balanced or spec.get("type") == "NodePort") * len(ports) * ONE
     if item.kind == CLAIMS:
         spec = item.section("spec") or {}
-        storage = _nanos(((spec.get("resources") or {}).get("requests") or {}).get("storage", "0"))
+        storage = nanos(((spec.get("resources") or {}).get("requests") or {}).get("storage", "0"))
         class_name = spec.get("storageClassName")
         for prefix in ("", f"{class_name}.storageclass.storage.k8s.io/") if class_name else ("",):
-            amounts[f"{prefix}persistentvolumeclaims"], amounts[f"{prefix}requests.storage"] = _ONE, storage
+            amounts[f"{prefix}persistentvolumeclaims"], amounts[f"{prefix}requests.storage"] = ONE, storage
     return amounts, None
 
 
@@ -161,12 +101,11 @@ class Quotas:
         before = _measure(old)[0] if old is not None else {}
         delta = {name: amount - before.get(name, 0) for name, amount in amounts.items()}
         for quota in quotas.values():
-            if not quota.covers(probe, pod):
+            if not quota.counts(probe, pod):
                 continue
             if pod is not None and old is None:
                 self._check_asked(quota, pod, probe)
-            asked = sorted(name for name, amount in delta.items() if amount > 0 and name in quota.hard)
-            over = [name for name in asked if quota.used[name] + delta[name] > quota.hard[name]]
+            over = quota.exceeded(delta, quota.used)
             if over:
                 texts = [
                     ",".join(f"{name}={show_amount(name, source.get(name, 0))}" for name in over)
@@ -177,14 +116,7 @@ class Quotas:
 
     @staticmethod
     def _check_asked(quota: _Quota, pod: Pod, probe: Stored) -> None:
-        missing: list[str] = []
-        whole = pod.spec.resources or ResourceRequirements()
-        for name in sorted(set(_MUST_ASK) & quota.hard.keys()):
-            bare = name.rpartition(".")[2]
-            asked = attrgetter("limits" if name.startswith("limits.") else "requests")
-            without = sorted(item.name for item in _containers(pod) if bare not in asked(item.resources))
-            if without and bare not in asked(whole):
-                missing.append(f"{name} for: {','.join(without)}")
+        missing = quota.unasked(pod)
         if missing:
             raise forbidden(PODS, probe.name, f"failed quota: {quota.key[1]}: must specify {'; '.join(missing)}")
 
@@ -207,7 +139,7 @@ class Quotas:
             if one is not None and one.namespace in self._by_namespace:
                 amounts, pod = _measure(one)
                 for quota in self._by_namespace[one.namespace].values():
-                    if one.uid != quota.uid and quota.covers(one, pod) and quota.add(amounts, sign):
+                    if one.uid != quota.uid and quota.counts(one, pod) and quota.add(amounts, sign):
                         self._mark(quota)
 
     def _quota_changed(self, item: Stored | None, old: Stored | None) -> None:
@@ -230,7 +162,7 @@ class Quotas:
             if kind.namespaced and kind == table.kind:
                 for one in table.items(item.namespace):
                     amounts, pod = _measure(one)
-                    if quota.covers(one, pod):
+                    if quota.counts(one, pod):
                         quota.add(amounts, 1)
         self._mark(quota)
 

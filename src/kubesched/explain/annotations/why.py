@@ -1,4 +1,7 @@
-"""Annotation or event of a pending pod: one line that says why it is pending, and what would help."""
+"""Annotation or event of a pending pod: one line that says why it is pending, and what would help.
+
+The members of a pod group have the line of their group.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,10 @@ from kubesched.scheduler.framework.status import Status
 from kubesched.scheduler.nodes.nominating import NominatingInfo
 from kubesched.scheduler.scheduler import Scheduler
 
-from ..report import Explanation, Pending
+from ..report import Explanation, Pending, PodGroupReport
 from .writer import PodWriter
 
-__all__ = ["WHY_PENDING", "WhyPending", "why_line"]
+__all__ = ["WHY_PENDING", "WhyPending", "group_line", "why_line"]
 
 #: Key of the annotation.
 WHY_PENDING: Final = "kubesched.io/why-pending"
@@ -75,7 +78,7 @@ class WhyPending(AttemptObserver):
     async def run(self, explain: Callable[[Sequence[Pod]], Awaitable[Explanation]]) -> None:
         """Have failures explained by ``explain`` until cancelled; :meth:`write` runs beside it.
 
-        Call it after :meth:`attach`.
+        ``explain`` answers for the members of a pod group by an entry for the group. Call it after :meth:`attach`.
         """
         writer = self._writer
         assert writer is not None
@@ -93,6 +96,12 @@ class WhyPending(AttemptObserver):
                 line = why_line(group)
                 for key in group.pods:
                     self._say(pods[key], line, writer)
+            for report in document.pod_groups:
+                line = group_line(report)
+                for key in report.pods:
+                    pod = pods.get(key) or self._live(*key.split("/", 1))
+                    if pod is not None and not pod.spec.node_name:
+                        self._say(pod, line, writer)
             await asyncio.sleep(_SECONDS)
 
     async def write(self) -> None:
@@ -120,5 +129,14 @@ def why_line(group: Pending) -> str:
     text = group.message.removesuffix(".")
     if group.hints:
         text += f". What would help: {group.hints[0]}"
+    return _cut(text)
+
+
+def group_line(group: PodGroupReport) -> str:
+    """Return the reason why a pod group waits, and what is nearest to help, on one line."""
+    return _cut(f"pod group {group.group}: {group.summary}")
+
+
+def _cut(text: str) -> str:
     text = printable(" ".join(text.split()))
     return text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 1]}…"

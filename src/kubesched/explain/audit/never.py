@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
+from kubesched.api.groups import group_key
 from kubesched.api.types import Pod
+from kubesched.base.turns import finish
 from kubesched.scheduler.core.search import Search, prepared
 from kubesched.scheduler.framework.cycle_state import CycleState
 from kubesched.scheduler.framework.entries import FilterEntry
@@ -23,6 +25,7 @@ from kubesched.scheduler.nodes import PodInfo
 from kubesched.scheduler.plugins.demands.words import counted, listed
 
 from ..obstacles import Obstacle, names_at, obstacles_of_plugin, rejected_by
+from ..pod_groups import GroupExplainer
 from .view import View, distinct
 
 __all__ = ["LEFT_OUT", "audit_never"]
@@ -40,8 +43,17 @@ _MOST_OBSTACLES: Final = 4
 _MOST_TEXT: Final = 500
 
 
+class _Found(NamedTuple):
+    """Pods that no node would take, the filters that reject them, and what stands in the way of the first one."""
+
+    workload: str
+    pods: list[Pod]
+    rejecting: Sequence[FilterEntry]
+    obstacles: Sequence[Obstacle]
+
+
 def audit_never(view: View) -> None:
-    """Add a finding for each distinct pending pod that no node would take."""
+    """Add a finding for each distinct pending pod that no node would take; one finding for the members of a pod group."""
     table = view.table
     waiting = sorted(distinct(view, view.pending), key=lambda item: (-len(item[1]), item[1][0].key))
     if not waiting or not len(table):
@@ -50,6 +62,8 @@ def audit_never(view: View) -> None:
         left = len(waiting) - _MOST_PODS
         view.findings.cannot_check(f"whether {left:,} of {len(waiting):,} distinct pending pods can ever be scheduled")
     detailed = _MOST_DETAILED_WIDE if view.limits.is_wide else _MOST_DETAILED
+    most_groups = detailed
+    of_groups: dict[str, _Found] = {}
     placed = [(node, pod) for node in table.all_infos() if node.node is not None for pod in list(node.pods.values())]
     with view.scheduler.cache.snapshot().without(placed):
         for workload, pods in waiting[:_MOST_PODS]:
@@ -63,7 +77,16 @@ def audit_never(view: View) -> None:
                 if rejecting:
                     found = _obstacles(framework, search, pod, rejecting) if detailed > 0 else []
                     detailed -= 1
-                    _report(view, workload, pods, rejecting, found)
+                    if not (key := group_key(pod.pod)):
+                        _report(view, _Found(workload, pods, rejecting, found))
+                    elif key in of_groups:
+                        of_groups[key].pods.extend(pods)
+                    else:
+                        of_groups[key] = _Found(workload, list(pods), rejecting, found)
+    explained = finish(GroupExplainer(view.scheduler).explaining(list(of_groups)[:most_groups]))
+    summaries = {one.group: one.summary for one in explained}
+    for key, each in of_groups.items():
+        _report(view, each, key, summaries.get(key, ""))
 
 
 def _rejecting(framework: Framework, search: Search, pod: PodInfo) -> list[FilterEntry]:
@@ -97,9 +120,8 @@ def _obstacles(
     return sorted(found, key=lambda one: (-int(one.stands.sum()), one.plugin, one.text))
 
 
-def _report(
-    view: View, workload: str, pods: Sequence[Pod], rejecting: Sequence[FilterEntry], found: Sequence[Obstacle]
-) -> None:
+def _report(view: View, each: _Found, group: str = "", summary: str = "") -> None:
+    workload, pods, rejecting, found = each
     rows, namespace = view.table.order(), pods[0].namespace
     texts = [
         f"{counted(int(one.stands.sum()), 'node')}: {one.text[:_MOST_TEXT]} [{one.plugin}]: "
@@ -108,10 +130,14 @@ def _report(
     ]
     if len(found) > _MOST_OBSTACLES:
         texts.append(f"{len(found) - _MOST_OBSTACLES} more obstacles")
+    if summary:
+        texts.insert(0, summary[:_MOST_TEXT])
     who = f"{counted(len(pods), 'pod')} of {workload} in {namespace}" if workload else _named(pods)
+    if group:
+        who = f"{counted(len(pods), 'member')} of pod group {group}"
     view.findings.add(
         "pod-never-schedulable",
-        f"{who}: none of {counted(len(rows), 'node')} would take it even without any other pod",
+        f"{who}: none of {counted(len(rows), 'node')} would take {'one' if group else 'it'} even without any other pod",
         "Pod",
         [one.key for one in pods],
         namespace=namespace,

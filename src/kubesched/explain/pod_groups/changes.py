@@ -39,8 +39,12 @@ _MOST_NODES: Final = 32
 _MOST_HALVINGS: Final = 10
 #: Amount from which steps are powers of two, as amounts of memory are, and not of ten.
 _LARGE: Final = 1 << 20
-#: Most trials of single members for the evictions in one placement: while they last, nothing else runs.
-_MOST_FOR_EVICTIONS: Final = 1 << 11
+#: Most trials of single members for one round of evictions in a placement: while they last, nothing else runs.
+_MOST_FOR_EVICTIONS: Final = 1 << 10
+#: Trials of single members after which evictions are looked for in no further placement.
+_MOST_FOR_ALL_EVICTIONS: Final = 1 << 13
+#: Parts of the pods that may go that are tried one by one, however large the group is.
+_LEAST_UNITS: Final = 8
 #: Priority that is greater than that of any pod.
 _ABOVE_ALL: Final = 1 << 31
 
@@ -91,9 +95,10 @@ class Helping:
             change = f"make the group again with minCount {least:,}"
             helps.remedies.append(GroupRemedyReport(changes=[change], placement=first.name, fit=first.fit))
         if len(subject.queued) >= subject.needed:
+            before = self._effort.left
             for name in names:
-                self._try_evictions(name)
-                yield
+                if before - self._effort.left <= _MOST_FOR_ALL_EVICTIONS:
+                    yield from self._try_evictions(name)
             if helps.evictions is not None and subject.topology:
                 helps.remarks.append("the scheduler itself evicts no pods for a group with a topology constraint")
             for like in nearest.kinds[:_MOST_KINDS]:
@@ -174,7 +179,7 @@ class Helping:
 
     # -- evictions -------------------------------------------------------------------------------------
 
-    def _try_evictions(self, name: str) -> None:
+    def _try_evictions(self, name: str) -> Steps[None]:
         """Look for pods without which the group fits in a placement; the fewest of all placements are kept."""
         subject, trying = self._subject, self._trying
         assert subject.group is not None
@@ -187,7 +192,7 @@ class Helping:
         own = subject.group.spec.priority
         priority = own if own is not None else max(pod.priority for pod in pods)
         for lower, limit, given in ((True, priority, pods), (False, _ABOVE_ALL, [])):
-            victims = self._victims(every, given, limit, rows)
+            victims = yield from self._victims(every, given, limit, name)
             if victims is None:
                 continue
             best = self._helps.evictions
@@ -202,34 +207,38 @@ class Helping:
             return
 
     def _victims(
-        self, every: Sequence[Unit], pods: Sequence[PodInfo], priority: int, rows: RowArray | None
-    ) -> list[PodInfo] | None:
+        self, every: Sequence[Unit], pods: Sequence[PodInfo], priority: int, name: str
+    ) -> Steps[list[PodInfo] | None]:
         """Return the pods that have to go, of these units; None if it does not help that all of lower priority go.
 
-        Where there are many, all pods of a node come back together at first, and then those of the nodes that stay closed.
+        Where there are many, those of several nodes come back together at first, and then those of the nodes that stay
+        closed, in smaller parts.
         """
-        members = max(1, len(self._subject.queued))
-        able = [unit for unit in every if unit.priority < priority]
-        most = max(1, min(_MOST_FOR_EVICTIONS, self._effort.left) // members // 2)
-        if len(able) > most:
-            coarse = self._select(_by_node(able), pods, priority, rows)
-            if coarse is None:
-                return None
-            left = {pod.uid for pod in coarse}
-            able = [unit for unit in able if any(pod.uid in left for pod in unit.pods)]
-            if len(able) > most:
-                text = "fewer evictions may do: all pods of a node were tried together"
-                if text not in self._helps.remarks:
-                    self._helps.remarks.append(text)
-                return [pod for unit in able for pod in unit.pods]
-        return self._select(able, pods, priority, rows)
+        able = [unit for unit in every if unit.priority < priority and all(map(self._is_there, unit.pods))]
+        most = max(_LEAST_UNITS, _MOST_FOR_EVICTIONS // max(1, len(self._subject.queued)))
+        while True:
+            parts = able if len(able) <= most else _parts(able, most)
+            victims = self._select(parts, pods, priority, name)
+            yield
+            if victims is None or parts is able:
+                return victims
+            gone = {pod.uid for pod in victims}
+            left = [unit for unit in able if any(pod.uid in gone for pod in unit.pods)]
+            if len(left) == len(able) or len(self._subject.queued) * (most + 1) > self._effort.left:
+                text = "fewer evictions may do: pods of a node, or of several, were tried together"
+                self._helps.remarks = list(dict.fromkeys([*self._helps.remarks, text]))
+                return victims
+            able = [unit for unit in left if all(map(self._is_there, unit.pods))]
 
-    def _select(
-        self, able: Sequence[Unit], pods: Sequence[PodInfo], priority: int, rows: RowArray | None
-    ) -> list[PodInfo] | None:
+    def _is_there(self, pod: PodInfo) -> bool:
+        node = self._trying.table.get(pod.spec.node_name)
+        return node is not None and pod.uid in node.pods
+
+    def _select(self, able: Sequence[Unit], pods: Sequence[PodInfo], priority: int, name: str) -> list[PodInfo] | None:
         members = self._subject.queued
         if not able or not self._takes(len(members) * (len(able) + 1)):
             return None
+        rows = self._trying.rows(self._trying.group(self._subject.key, members), name)
 
         async def simulate() -> Status | None:
             return None if self._fits_on(members, rows) else Status.unschedulable()
@@ -305,20 +314,11 @@ def _is_on(unit: Unit, rows: set[int], trying: GroupTrying) -> bool:
     return any(trying.table.row_of(pod.spec.node_name) in rows for pod in unit.pods)
 
 
-def _by_node(able: Sequence[Unit]) -> list[Unit]:
-    """Return units that hold all pods of a node, as far as they may go; units with pods of several nodes stay whole."""
-    found: list[Unit] = []
-    nodes: dict[str, Unit] = {}
-    for unit in able:
-        names = {pod.spec.node_name for pod in unit.pods}
-        if len(names) > 1:
-            found.append(unit)
-            continue
-        name = names.pop()
-        together = nodes.get(name)
-        if together is None:
-            together = nodes[name] = Unit(unit.priority)
-            found.append(together)
-        together.priority = max(together.priority, unit.priority)
-        together.pods.extend(unit.pods)
-    return found
+def _parts(able: Sequence[Unit], count: int) -> list[Unit]:
+    """Return units put together, those of neighbouring nodes, to at most so many."""
+    ordered = sorted(able, key=lambda unit: unit.pods[0].spec.node_name)
+    size = -(-len(ordered) // count)
+    return [
+        Unit(max(unit.priority for unit in part), [pod for unit in part for pod in unit.pods])
+        for part in (ordered[at : at + size] for at in range(0, len(ordered), size))
+    ]

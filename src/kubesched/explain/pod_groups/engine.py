@@ -56,6 +56,8 @@ class GroupExplainer:
             effort = Effort(min(MOST_OF_GROUP, left))
             before = effort.left
             found.append((yield from self._explain(key, effort)))
+            if self._trying is not None:
+                self._trying.forget()
             left -= before - effort.left
         return found
 

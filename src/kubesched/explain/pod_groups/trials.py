@@ -69,10 +69,22 @@ class GroupTrying:
         cycle = Cycle(queue, cache, self.profiles, scheduler.bindings, failures, metrics, clock)
         members = MemberTrials(queue, cycle, failures, lambda attempt, trial: None, metrics, clock)
         self._trials = GroupTrials(members, cache.table, rng)
+        #: Members of the last group by UID: what plugins have asked about them stays known.
+        self._infos: dict[str, PodInfo] = {}
+
+    def _info(self, pod: Pod) -> PodInfo:
+        info = self._infos.get(pod.uid)
+        if info is None or info.pod is not pod:
+            info = self._infos[pod.uid] = PodInfo(pod)
+        return info
+
+    def forget(self) -> None:
+        """Forget the members of the last group."""
+        self._infos.clear()
 
     def group(self, key: str, pods: Iterable[Pod]) -> Group:
         """Return a group whose members are to be tried; all name the same profile, which there is."""
-        infos = [PodInfo(pod) for pod in pods]
+        infos = [self._info(pod) for pod in pods]
         infos.sort(key=lambda one: (-one.priority, one.pod.metadata.creation_timestamp or "", one.pod.key))
         now, profile = self._clock.now(), self.profiles[infos[0].spec.scheduler_name]
         return Group(key, profile, [Attempt(QueuedPodInfo(one, now), profile, now) for one in infos])

@@ -88,7 +88,7 @@ def hints_of(report: PodGroupReport) -> list[str]:
 
     hints = []
     if report.state == "Missing":
-        hints.append(f"create the PodGroup {report.group}")
+        hints.append(f"create the PodGroup {report.group} (a dump without podgroups lacks it, too)")
     if report.state == "Incomplete":
         hints.append(f"create {counted(report.min_count - report.members, 'more member')}")
     hints += [f"{' AND '.join(one.changes)}: {then(one.placement)}" for one in report.remedies]

@@ -15,7 +15,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,7 +26,8 @@ from .compressed import CompressedFile
 from .entry import Entry
 from .lines import LEFT_OUT, ObjectLines
 from .reading import is_decision_file
-from .schema import FORMAT, VERSION, Decided, Header, Nominated
+from .rows import AttemptRows
+from .schema import FORMAT, FORMAT_VERSION, Decided, Header, Line, Nominated
 
 if TYPE_CHECKING:
     from kubesched.scheduler.scheduler import Scheduler
@@ -41,12 +41,15 @@ _MOST_BYTES: Final = 512 << 20
 #: Seconds between two writes.
 _PAUSE: Final = 0.5
 #: Lines that are made in one turn of the event loop.
-_TURN: Final = 250
+_TURN: Final = 1000
 #: Lines that wait before they are written at once: nobody runs :meth:`DecisionFile.run`, or the loop is late.
 _MOST_WAITING: Final = 20_000
 #: Seconds between attempts to write after a failure.
 _RETRY: Final = 30.0
-_encode: Final = msgspec.json.Encoder().encode
+_encode_lines: Final = msgspec.json.Encoder().encode_lines
+
+#: Function that appends lines to a list, and its other arguments.
+_Waiting = tuple[Callable[..., None], tuple[Any, ...]]
 
 
 class FileInUseError(OSError):
@@ -67,9 +70,11 @@ class DecisionFile:
         self._now: Callable[[], float] = lambda: 0.0
         self._most = most_bytes // 2
         self._scheduler: Scheduler | None = None
-        #: Functions that make the next lines.
-        self._waiting: deque[Callable[[], bytes]] = deque()
+        self._waiting: deque[_Waiting] = deque()
         self._lines = ObjectLines()
+        self._rows = AttemptRows()
+        #: Number of files that were begun.
+        self._number = 0
         self._failed_at: float | None = None
         self._closed = False
         self._file = self._create()
@@ -100,24 +105,41 @@ class DecisionFile:
         self._begin()
 
     def put(self, plural: str, old: Any, new: Any) -> None:
-        self._add(partial(self._lines.put, plural, old, new), between=True)
+        self._add((self._put, (plural, old, new)), between=True)
 
     def gone(self, plural: str, obj: Any) -> None:
-        self._add(partial(self._lines.gone, plural, obj), between=True)
+        self._add((self._gone, (plural, obj)), between=True)
 
     def decided(self, entry: Entry) -> None:
-        self._add(partial(_decided_line, entry))
+        entry.file = self._number
+        self._add((self._rows.tried, (entry,)))
 
     def ended(self, entry: Entry) -> None:
-        self._add(partial(_record_line, entry))
+        self._add((self._ended, (entry,)))
 
-    def _add(self, line: Callable[[], bytes], *, between: bool = False) -> None:
+    def _add(self, line: _Waiting, *, between: bool = False) -> None:
         """Add a line. ``between``: the scheduler is between two attempts or ends of attempts, so a new file may begin."""
         if self._failed_at is None and not self._closed:
             self._waiting.append(line)
             if len(self._waiting) >= _MOST_WAITING:
                 while self._write(_TURN, between=between):
                     pass
+
+    # -- lines -----------------------------------------------------------------------------------------
+
+    def _put(self, lines: list[object], plural: str, old: Any, new: Any) -> None:
+        line = self._lines.put(plural, old, new)
+        if line is not None:
+            lines.append(line)
+
+    def _gone(self, lines: list[object], plural: str, obj: Any) -> None:
+        lines.append(self._lines.gone(plural, obj))
+
+    def _ended(self, lines: list[object], entry: Entry) -> None:
+        if entry.file == self._number:
+            self._rows.ended(lines, entry)
+        else:
+            lines.append(entry.record())
 
     # -- writing ---------------------------------------------------------------------------------------
 
@@ -148,21 +170,24 @@ class DecisionFile:
         waiting = self._waiting
         if not waiting:
             return False
-        parts: list[bytes] = []
-        for _ in range(min(most, len(waiting))):
-            parts += (waiting.popleft()(), b"\n")
         try:
-            self._file.write(b"".join(parts))
+            self._write_next(min(most, len(waiting)))
             if between and self._file.size >= self._most and (not waiting or self._file.size >= 2 * self._most):
                 self._rotate()
         except OSError as error:
             self._fail(error)
         return bool(waiting)
 
+    def _write_next(self, count: int) -> None:
+        waiting, lines = self._waiting, list[object]()
+        for _ in range(count):
+            make, arguments = waiting.popleft()
+            make(lines, *arguments)
+        self._file.write(_encode_lines(lines))
+
     def _rotate(self) -> None:
         """Begin a new file with the objects as they are now. Lines that wait still belong to the old file."""
-        while self._waiting:
-            self._file.write(self._waiting.popleft()() + b"\n")
+        self._write_next(len(self._waiting))
         if self._scheduler is None:
             return
         self._file.close()
@@ -198,21 +223,25 @@ class DecisionFile:
     # -- the beginning of a file -----------------------------------------------------------------------
 
     def _begin(self) -> None:
-        self._lines = ObjectLines()
+        self._lines, self._rows = ObjectLines(), AttemptRows()
+        self._number += 1
         scheduler = self._scheduler
         assert scheduler is not None
         kinds = sorted(plural for plural in scheduler.informers if plural not in LEFT_OUT)
         header = Header(
             format=FORMAT,
-            format_version=VERSION,
+            format_version=FORMAT_VERSION,
             at=self._now(),
             profiles=sorted(scheduler.profiles),
             kinds=kinds,
         )
-        self._waiting.append(partial(_encode, header))
-        for plural, obj in _objects(scheduler, kinds):
-            self._waiting.append(partial(self._lines.put, plural, None, obj))
-        self._waiting.extend(_memories(scheduler, self._now()))
+        self._waiting.append((_as_it_is, (header,)))
+        self._waiting.extend((self._put, (plural, None, obj)) for plural, obj in _objects(scheduler, kinds))
+        self._waiting.extend((_as_it_is, (line,)) for line in _memories(scheduler, self._now()))
+
+
+def _as_it_is(lines: list[object], line: Line) -> None:
+    lines.append(line)
 
 
 def _objects(scheduler: Scheduler, kinds: list[str]) -> Iterator[tuple[str, Any]]:
@@ -231,24 +260,16 @@ def _objects(scheduler: Scheduler, kinds: list[str]) -> Iterator[tuple[str, Any]
                 yield plural, obj
 
 
-def _memories(scheduler: Scheduler, now: float) -> Iterator[Callable[[], bytes]]:
+def _memories(scheduler: Scheduler, now: float) -> Iterator[Line]:
     """Yield lines for what only the scheduler knows: pods that it has assumed, and nominations."""
     for uid in sorted(scheduler.cache.assumed):
         known = scheduler.cache.get_pod(uid)
         if known is not None:
-            yield partial(_encode, Decided(0, now, known.key, uid, known.pod.spec.node_name))
+            yield Decided(0, now, known.key, uid, known.pod.spec.node_name)
     nominator = scheduler.queue.nominator
     for node in list(nominator.nominated_nodes()):
         for key in nominator.nominated_keys(node):
-            yield partial(_encode, Nominated(key, node))
-
-
-def _decided_line(entry: Entry) -> bytes:
-    return _encode(Decided(entry.seq, entry.at, entry.key, entry.meta.uid, entry.node, entry.start))
-
-
-def _record_line(entry: Entry) -> bytes:
-    return _encode(entry.record())
+            yield Nominated(key, node)
 
 
 class _Tap:

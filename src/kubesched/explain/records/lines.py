@@ -1,17 +1,17 @@
 """Lines for objects in a file of decisions: an object as a whole when it comes, and then what changes.
 
 Secrets are left out, and so is the annotation in which kubectl keeps the applied manifest, which may hold any value.
-Other objects have the fields that the scheduler decodes.
+Other objects have the fields that the scheduler decodes. A change without consequences for decisions has no line.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 from msgspec.structs import replace
 
-from kubesched.api.types import Node, Pod, PodSpec
+from kubesched.api.types import Node, NodeStatus, Pod, PodSpec, PodStatus
 
 from .schema import NO_STATUS, Change, Gone, Put
 
@@ -23,7 +23,9 @@ LEFT_OUT: Final = frozenset({"secrets"})
 SPECS: Final = 4096
 
 _APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
-_encode: Final = msgspec.json.Encoder().encode
+_TYPES: Final = (Pod, Node)
+#: Conditions of pods that the scheduler reads.
+_READ: Final = frozenset({"DisruptionTarget"})
 
 
 def key_of(obj: Any) -> str:
@@ -44,40 +46,47 @@ class ObjectLines:
         self._by_number: dict[int, int] = {}
         self._last = 0
 
-    def put(self, plural: str, old: Any, new: Any) -> bytes:
-        """Return the line for a new object (``old`` None), or for a change of a known one."""
-        if old is not None and isinstance(new, Pod | Node) and type(old) is type(new):
-            line = self._change(plural, old, new)
-            if line is not None:
-                return line
+    def put(self, plural: str, old: Any, new: Any) -> Put | Change | None:
+        """Return the line for a new object (``old`` None), or for a change of a known one if it has one."""
+        if old is not None and type(new) in _TYPES and type(old) is type(new):
+            same, change = self._change(plural, old, new)
+            if same:
+                return change
         new = _without_applied(new)
         number = 0
         if isinstance(new, Pod) and not new.spec.node_name:
             number, known = self._number(new.spec)
             if known:
                 new = replace(new, spec=PodSpec())
-        return _encode(Put(plural, msgspec.Raw(_encode(new)), number))
+        return Put(plural, _raw(new), number)
 
     @staticmethod
-    def gone(plural: str, obj: Any) -> bytes:
+    def gone(plural: str, obj: Any) -> Gone:
         """Return the line for a deletion."""
-        return _encode(Gone(plural, key_of(obj)))
+        return Gone(plural, key_of(obj))
 
     @staticmethod
-    def _change(plural: str, old: Pod | Node, new: Pod | Node) -> bytes | None:
-        """Return a short line if at most version, node and status changed."""
+    def _change(plural: str, old: Pod | Node, new: Pod | Node) -> tuple[bool, Change | None]:
+        """Return True if at most version, node and status changed, and the line for that, if any."""
         version = new.metadata.resource_version
         if replace(old.metadata, resource_version=version) != new.metadata:
-            return None
+            return False, None
         node: str | None = None
-        if old.spec != new.spec:
-            if not isinstance(old, Pod) or not isinstance(new, Pod):
-                return None
-            node = new.spec.node_name
-            if replace(old.spec, node_name=node) != new.spec:
-                return None
-        status = NO_STATUS if old.status == new.status else msgspec.Raw(_encode(new.status))
-        return _encode(Change(plural, key_of(new), version, node, status))
+        if old.spec is not new.spec:
+            spec = old.spec
+            if isinstance(spec, PodSpec) and isinstance(new.spec, PodSpec) and spec.node_name != new.spec.node_name:
+                node = new.spec.node_name
+                spec = replace(spec, node_name=node)
+            if spec != new.spec:
+                return False, None
+        status = NO_STATUS
+        if old.status is not new.status:
+            before, after = _read(old.status), _read(new.status)
+            if before != after:
+                status = _raw(after)
+        if node is None and status is NO_STATUS:
+            return True, None
+        return True, Change(plural, key_of(new), version, node, status)
 
     def _number(self, spec: PodSpec) -> tuple[int, bool]:
         """Return the number of a spec, and whether an earlier line has it."""
@@ -91,6 +100,18 @@ class ObjectLines:
         self._specs[id(spec)] = number, spec
         self._by_number[number] = id(spec)
         return number, False
+
+
+def _raw(part: Any) -> msgspec.Raw:
+    """Return an object in the place of its JSON: it is encoded together with its line."""
+    return cast("msgspec.Raw", part)
+
+
+def _read(status: PodStatus | NodeStatus) -> PodStatus | NodeStatus:
+    """Return a status without the conditions of pods that nobody reads, such as Ready."""
+    if isinstance(status, PodStatus) and status.conditions:
+        return replace(status, conditions=tuple([each for each in status.conditions if each.type in _READ]))
+    return status
 
 
 def _without_applied(obj: Any) -> Any:

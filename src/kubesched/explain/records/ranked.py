@@ -19,8 +19,9 @@ __all__ = ["EXTENDERS", "Ranked", "ranked"]
 #: Name under which the contributions of extenders are listed.
 EXTENDERS = "extenders"
 
-#: Names of the score plugins; (node, total, final scores) of nodes, the chosen one first; number with the best total.
-Ranked = tuple[tuple[str, ...], Sequence[tuple[str, int, tuple[int, ...]]], int]
+#: Names of the score plugins; names of the best nodes, the chosen one first; final scores of each; number with the best
+#: total. The scores of a node add up to its total.
+Ranked = tuple[tuple[str, ...], Sequence[str], Sequence[tuple[int, ...]], int]
 
 
 def ranked(decision: Decision, table: NodeTable, most: int) -> Ranked:
@@ -34,7 +35,7 @@ def ranked(decision: Decision, table: NodeTable, most: int) -> Ranked:
             return _by_layer(basis, chosen.row, table, most)
     elif basis is not None and basis.totals is not None:
         return _by_scan(basis, chosen.row, table, most)
-    return (), ((chosen.name, 0, ()),), 1
+    return (), (chosen.name,), ((),), 1
 
 
 def _by_layer(layer: Layer, chosen: int, table: NodeTable, most: int) -> Ranked:
@@ -47,9 +48,7 @@ def _by_layer(layer: Layer, chosen: int, table: NodeTable, most: int) -> Ranked:
             del rows[-1]
         rows.insert(0, chosen)
     names, finals = layer.scores_at(rows)
-    total, nodes = ranking.total.item, [infos[row].name for row in rows]  # type: ignore[union-attr]
-    best = tuple(zip(nodes, map(total, rows), finals, strict=True))
-    return names, best, ranking.ties
+    return names, [infos[row].name for row in rows], finals, ranking.ties  # type: ignore[union-attr]
 
 
 def _by_scan(found: Evaluation, chosen: int, table: NodeTable, most: int) -> Ranked:
@@ -66,9 +65,10 @@ def _by_scan(found: Evaluation, chosen: int, table: NodeTable, most: int) -> Ran
         scores.update(found.layer.scores_among(rows[at], rows))
     scores.update((name, values[at].tolist()) for name, values in (found.scores or {}).items())
     sums = totals[at].tolist()
-    others = [total - sum(column) for total, column in zip(sums, zip(*scores.values(), strict=True), strict=False)]
+    by_node: list[tuple[int, ...]] = list(zip(*scores.values(), strict=True)) if scores else [()] * len(sums)
+    others = [total - sum(mine) for total, mine in zip(sums, by_node, strict=True)]
     if any(others):
         scores[EXTENDERS] = others
-    by_node = list(zip(*scores.values(), strict=True)) if scores else [()] * len(sums)
+        by_node = [(*mine, other) for mine, other in zip(by_node, others, strict=True)]
     names = [table.info(row).name for row in rows[at].tolist()]
-    return tuple(scores), tuple(zip(names, sums, by_node, strict=True)), int(np.count_nonzero(totals == best))
+    return tuple(scores), names, by_node, int(np.count_nonzero(totals == best))

@@ -10,14 +10,29 @@ import os
 import zlib
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Final
 
 import msgspec
 
-from .schema import FORMAT, VERSION, Change, Decided, Gone, Header, Nominated, Put, Record
+from .rows import AttemptReader
+from .schema import (
+    FORMAT,
+    FORMAT_VERSION,
+    Bound,
+    Change,
+    Decided,
+    Ended,
+    Gone,
+    Header,
+    Nominated,
+    Plugins,
+    Put,
+    Record,
+    Tried,
+)
 
 __all__ = ["AnyLine", "DecisionsError", "LineReader", "is_decision_file", "read_lines", "read_records"]
 
@@ -31,7 +46,9 @@ _UNPACKED: Final = 1 << 20
 _MAGIC: Final = b"\x1f\x8b"
 _RECORD: Final = b'{"type":"record"'
 _LINE: Final = b'{"type":"'
+_ROW: Final = b"["
 _decode_line: Final = msgspec.json.Decoder(AnyLine).decode
+_decode_row: Final = msgspec.json.Decoder(Plugins | Tried | Bound | Ended).decode
 _decode_record: Final = msgspec.json.Decoder(Record).decode
 
 
@@ -114,15 +131,18 @@ class _Checked:
 
     reader: LineReader
     header: Header | None = None
+    attempts: AttemptReader = field(default_factory=AttemptReader)
 
-    def line(self, raw: bytes) -> AnyLine:
-        """Return a line.
+    def line(self, raw: bytes) -> AnyLine | None:
+        """Return a line; None for a row that only other rows refer to.
 
         Raises:
             DecisionsError: if it is none.
         """
         where = f"{self.reader.path}: line {self.reader.number}"
         try:
+            if raw.startswith(_ROW) and self.header is not None:
+                return self._row(raw, where)
             line: AnyLine = _decode_line(raw)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             if self.header is None:
@@ -131,14 +151,21 @@ class _Checked:
         if self.header is None:
             if not isinstance(line, Header) or line.format != FORMAT:
                 raise DecisionsError(f"{where}: is no header: this is no file of decisions")
-            if line.format_version > VERSION:
-                text = f"format version {line.format_version}; this program reads up to {VERSION}"
+            if line.format_version > FORMAT_VERSION:
+                text = f"format version {line.format_version}; this program reads up to {FORMAT_VERSION}"
                 raise DecisionsError(f"{where}: {text}")
             self.header = line
         return line
 
+    def _row(self, raw: bytes, where: str) -> Decided | Record | None:
+        row = _decode_row(raw)
+        try:
+            return self.attempts.take(row, len(raw))
+        except ValueError as error:
+            raise DecisionsError(f"{where}: {error}") from None
+
     def record(self, raw: bytes) -> Record | None:
-        """Return the record of a line; None for another line."""
+        """Return the record that a line ends; None for another line."""
         if self.header is not None and raw.startswith(_LINE):
             if not raw.startswith(_RECORD):
                 return None
@@ -160,7 +187,9 @@ def read_lines(path: str | Path) -> Iterator[tuple[int, AnyLine]]:
     with LineReader(path) as reader:
         checked = _Checked(reader)
         for raw in reader.more():
-            yield reader.number, checked.line(raw)
+            line = checked.line(raw)
+            if line is not None:
+                yield reader.number, line
         if checked.header is None:
             raise DecisionsError(f"{path}: line 1: is no header: this is no file of decisions")
 

@@ -16,13 +16,13 @@ from kubesched.scheduler.core.attempt import Attempt
 from kubesched.scheduler.core.diagnosis import Rejection
 from kubesched.scheduler.core.full_scan import Evaluation
 from kubesched.scheduler.core.observer import AttemptObserver
-from kubesched.scheduler.core.search import Decision, Path
+from kubesched.scheduler.core.search import Decision
 from kubesched.scheduler.framework.preemption import Preemption
 from kubesched.scheduler.framework.status import Status
 from kubesched.scheduler.nodes.nominating import NominatingInfo
 
 from .entry import Entry
-from .preempted import PreemptionNotes
+from .preempted import FirstOfSecond, preempted
 from .ranked import ranked
 from .ring import Ring
 
@@ -37,7 +37,6 @@ _log = logging.getLogger("kubesched.decisions")
 
 #: Nodes that are recorded with their scores.
 _TOP: Final = 3
-_PATHS: Final = {path: path.value for path in Path}
 
 
 class Recorder(AttemptObserver):
@@ -55,7 +54,7 @@ class Recorder(AttemptObserver):
         self._seq = 0
         #: Attempts under way, by the pod's UID.
         self._open: dict[str, Entry] = {}
-        self._preemptions = PreemptionNotes()
+        self._first = FirstOfSecond()
         self._broken = False
 
     def attach(self, scheduler: Scheduler) -> None:
@@ -90,15 +89,16 @@ class Recorder(AttemptObserver):
     def _decided(self, attempt: Attempt, outcome: Decision | Rejection) -> None:
         entry = self._begin(attempt)
         search = attempt.profile.search
-        entry.nodes = len(search.table)
-        entry.path = _PATHS[search.path]
+        table = search.table
+        nodes = entry.nodes = len(table)
+        entry.path = search.path
         if isinstance(outcome, Decision):
-            entry.node = outcome.node.name
-            entry.evaluated, entry.feasible = outcome.evaluated, outcome.feasible
-            entry.names, entry.ranked, entry.ties = ranked(outcome, search.table, self._top)
-            if isinstance(outcome.basis, Evaluation):
-                entry.counts = outcome.basis.statuses.counts(0)
-                if outcome.evaluated < entry.nodes:
+            node, _, evaluated, entry.feasible, basis = outcome
+            entry.node, entry.evaluated = node.name, evaluated
+            entry.plugins, entry.top, entry.scores, entry.ties = ranked(outcome, table, self._top)
+            if isinstance(basis, Evaluation):
+                entry.counts = basis.statuses.counts(0)
+                if evaluated < nodes:
                     entry.start = search.scan.started
         else:
             entry.evaluated = outcome.all_nodes
@@ -110,11 +110,8 @@ class Recorder(AttemptObserver):
         queued = attempt.queued
         meta = queued.pod_info.pod.metadata
         self._seq += 1
-        entry = Entry(self._seq, meta)
-        entry.at = self._now()
-        entry.popped, entry.queued = attempt.start, queued.timestamp
-        entry.attempt = queued.attempts
-        entry.profile = attempt.profile.framework.profile_name
+        profile = attempt.profile.framework.profile_name
+        entry = Entry(self._seq, meta, self._now(), attempt.start, queued.timestamp, queued.attempts, profile)
         self._open[meta.uid] = entry
         return entry
 
@@ -123,7 +120,7 @@ class Recorder(AttemptObserver):
         if self._broken or entry is None:
             return
         try:
-            entry.victims = self._preemptions.note(preemption, entry.at)
+            entry.victims = preempted(preemption, brief=not self._first.take(entry.at))
         except Exception:
             self._break()
 

@@ -81,7 +81,7 @@ class Ring:
             raise ValueError(f"a ring of {most} entries and {most_bytes} bytes: expected no negative number")
         self._most = most
         self._most_bytes = most_bytes
-        self._entries: deque[tuple[Entry, int]] = deque()
+        self._entries: deque[Entry] = deque()
         self.nbytes = 0
 
     def __len__(self) -> int:
@@ -89,17 +89,16 @@ class Ring:
 
     def add(self, entry: Entry) -> None:
         """Add an entry that has ended; the oldest ones go if there is no room."""
-        size = entry.size
         entries = self._entries
-        entries.append((entry, size))
-        self.nbytes += size
+        entries.append(entry)
+        self.nbytes += entry.size
         while len(entries) > self._most or (self.nbytes > self._most_bytes and entries):
-            self.nbytes -= entries.popleft()[1]
+            self.nbytes -= entries.popleft().size
 
     def records(self, wanted: RecordFilter | None = None, *, most: int | None = None) -> list[Record]:
         """Return the records that pass, oldest first; of more than ``most`` the newest."""
         found: deque[Record] = deque(maxlen=most)
-        for entry, _ in list(self._entries):
+        for entry in list(self._entries):
             record = entry.record()
             if wanted is None or wanted.accepts(record):
                 found.append(record)
@@ -107,14 +106,14 @@ class Ring:
 
     def last(self, uid: str) -> Record | None:
         """Return the newest record of a pod; None if there is none."""
-        for entry, _ in reversed(self._entries):
+        for entry in reversed(self._entries):
             if entry.meta.uid == uid:
                 return entry.record()
         return None
 
     def last_of(self, namespace: str, name: str) -> Record | None:
         """Return the newest record of a pod of this name, which may be gone; None if there is none."""
-        for entry, _ in reversed(self._entries):
+        for entry in reversed(self._entries):
             if (entry.meta.namespace, entry.meta.name) == (namespace, name):
                 return entry.record()
         return None

@@ -8,32 +8,46 @@ Source: rules/cycle §2 to §10 (the stages of an attempt).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
 __all__ = [
     "FORMAT",
+    "FORMAT_VERSION",
     "NO_STATUS",
     "OUTCOMES",
+    "PLUGINS",
     "VERSION",
+    "Bound",
     "Change",
     "Decided",
+    "Ended",
     "Gone",
     "Header",
     "Line",
     "Nominated",
+    "Plugins",
     "PodRef",
     "Preempted",
     "Put",
     "RankedNode",
     "Record",
+    "Row",
+    "Tried",
     "Verdict",
 ]
 
-#: Name and version of the format.
+#: Name and version of the format of files. In version 1 each attempt had the lines ``Decided`` and ``Record``; since
+#: version 2 it has the rows ``Tried`` and ``Bound`` or ``Ended``, which take a third of the bytes.
 FORMAT: Final = "kubesched.io/decisions"
+FORMAT_VERSION: Final = 2
+#: Version of the schema of records.
 VERSION: Final = 1
+
+#: Most lists of plugins that rows refer to by number; numbers are used again.
+PLUGINS: Final = 256
 
 #: Status that did not change.
 NO_STATUS: Final = msgspec.Raw(b"null")
@@ -65,6 +79,11 @@ class RankedNode(_Part, frozen=True):
     node: str
     total: int = 0
     scores: dict[str, int] = {}
+
+    @classmethod
+    def of(cls, node: str, plugins: Sequence[str], scores: Sequence[int]) -> RankedNode:
+        """Return a node with its scores in the order of the plugins; without any if it is the only one that fits."""
+        return cls(node, sum(scores), dict(zip(plugins, scores, strict=True)) if scores else {})
 
 
 class Verdict(_Part, frozen=True):
@@ -186,6 +205,8 @@ class Gone(Line, frozen=True, tag="gone"):
 class Decided(Line, frozen=True, tag="decided"):
     """Moment of a decision, within the changes of objects. The record of the same ``seq`` follows at its end.
 
+    A file has it for pods that were decided before the file began. A reader gets it for each :class:`Tried`, too.
+
     ``start`` is the place in the node list at which a sampled scan began; None if all nodes were evaluated. ``seq`` 0
     is a pod that was decided before the file began.
     """
@@ -203,3 +224,66 @@ class Nominated(Line, frozen=True, tag="nominated"):
 
     key: str
     node: str
+
+
+class Row(msgspec.Struct, frozen=True, array_like=True, tag_field="type", gc=False):
+    """Line of a file of decisions without names of fields: an array that begins with its tag."""
+
+
+class Plugins(Row, frozen=True, tag="plugins"):
+    """Score plugins, to which rows refer by number."""
+
+    number: int
+    names: tuple[str, ...]
+
+
+class Tried(Row, frozen=True, tag="tried"):
+    """First half of a record, at the moment of the decision.
+
+    The fields are those of :class:`Record` and :class:`Decided`, except:
+
+    Attributes:
+        plugins: number of the score plugins; 0 if there are none.
+        top: the best nodes, each with its scores by plugin, which add up to its total. The first is the chosen one.
+        queue, search: microseconds.
+    """
+
+    profile: str
+    attempt: int
+    path: str
+    nodes: int
+    evaluated: int
+    feasible: int
+    start: int | None
+    plugins: int
+    seq: int
+    at: float
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    queue: int
+    search: int
+    ties: int
+    top: Sequence[tuple[str, tuple[int, ...]]]
+    verdicts: list[Verdict]
+
+
+class Bound(Row, frozen=True, tag="bound"):
+    """Second half of the record of a pod that was bound ``binding`` microseconds after the decision."""
+
+    seq: int
+    binding: int
+
+
+class Ended(Row, frozen=True, tag="ended"):
+    """Second half of another record. The fields are those of :class:`Record`; ``binding`` is in microseconds."""
+
+    seq: int
+    binding: int
+    outcome: str
+    stage: str
+    message: str
+    verdicts: list[Verdict]
+    preemption: Preempted | None
+    nominated_node: str

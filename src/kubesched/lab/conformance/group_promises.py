@@ -23,6 +23,7 @@ _UNTOLD: Final = (
     "a group is tried again when something may help it, not after every backoff: until then it is told nothing"
 )
 
+_UNGATED: Final = "a member without gates that is held back is not told of gates"
 _CONTENDED: Final = "chance: whose pods are evicted follows from earlier choices where several groups contend"
 
 _WAITS: Final = "pod group is waiting for preemption to complete"
@@ -61,6 +62,8 @@ def told_otherwise(vector: JSON) -> str:
     for phase in vector["expected"]["phases"]:
         if any(_WAITS in event.get("note", "") for event in phase["exact"].get("events", ())):
             return _QUORUM
+    if any("schedulingGates" in repr(operation.get("patch")) for operation in _operations(vector)):
+        return _UNGATED
     for phase in vector["expected"]["phases"]:
         if sum(phase["exact"].get("cycles", [0, 1])[1:]):
             return _UNTOLD
@@ -94,12 +97,16 @@ def broken_promises(vector: JSON, got: JSON) -> Iterator[str]:
             yield f"{each['pods']} are on {sorted(nodes)}, their devices on {sorted(pools)}"
 
 
-def _created(vector: JSON, kind: str) -> Iterator[JSON]:
+def _operations(vector: JSON) -> Iterator[JSON]:
     for phase in vector["scenario"]["phases"]:
-        for operation in phase["ops"]:
-            obj = operation.get("object")
-            if obj is not None and obj["kind"] == kind:
-                yield obj
+        yield from phase["ops"]
+
+
+def _created(vector: JSON, kind: str) -> Iterator[JSON]:
+    for operation in _operations(vector):
+        obj = operation.get("object")
+        if obj is not None and obj["kind"] == kind:
+            yield obj
 
 
 def _claims(pod: JSON) -> set[str]:

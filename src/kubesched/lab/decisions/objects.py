@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from kubesched.api.decode import DecodeError, decode_object
+from kubesched.api.groups import PodGroup
 from kubesched.api.kinds import KINDS
 from kubesched.api.types import Node, NodeStatus, Pod, PodSpec, PodStatus
 from kubesched.explain.records.lines import SPECS, key_of
@@ -20,7 +21,12 @@ from .port import ReplayPort
 
 __all__ = ["BadLineError", "Objects"]
 
-_TYPES: Final = {kind.plural: kind.type for kind in KINDS if kind.group != "events.k8s.io"}
+#: Type of the objects by the name of their informer. Groups of other projects are recorded as the scheduler reads them.
+_TYPES: Final = {
+    kind.group_resource if kind.custom else kind.plural: PodGroup if kind.custom else kind.type
+    for kind in KINDS
+    if kind.group != "events.k8s.io"
+}
 _UNCHANGED: Final = bytes(NO_STATUS)
 
 

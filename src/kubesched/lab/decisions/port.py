@@ -112,7 +112,8 @@ class ReplayPort:
     """Port that writes nothing.
 
     Attributes:
-        informers: informers that the scheduler asked for, by the plural of their kind.
+        informers: informers that the scheduler asked for, by the plural of their kind; those of custom kinds, which are
+            not in the file, by plural and group.
     """
 
     at_once = False
@@ -121,7 +122,8 @@ class ReplayPort:
         self.informers: dict[str, ReplayInformer] = {}
 
     def informer(self, kind: Kind, field_selector: str = "") -> ReplayInformer:
-        return self.informers.setdefault(kind.plural, ReplayInformer(kind))
+        name = kind.group_resource if kind.custom else kind.plural
+        return self.informers.setdefault(name, ReplayInformer(kind))
 
     def recorder(self, scheduler_name: str) -> _Silent:
         return _Silent()

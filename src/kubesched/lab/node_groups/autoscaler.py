@@ -67,10 +67,10 @@ def _group(name: str, low: int, high: int, offer: Offer, catalogue: Catalogue, w
         like="" if template else offer.like or name,
         minimum=low,
         maximum=high,
-        price=offer.price,
+        price=offer.price or offer.spot_price or 0.0,
         zones=offer.zones,
         labels=offer.labels,
         ready_after=offer.ready_after,
-        spot_failure_rate=offer.spot_failure_rate,
+        spot_failure_rate=0.0 if offer.price else offer.spot_failure_rate,
         source=where,
     )

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from kubesched.api.quantity import Quantity, QuantityError, binary_text, parse_quantity
@@ -93,45 +94,57 @@ def groups_of_pool(
     _check_rules(rules, inner, labels, catalogue)
     if len(problems) > known:
         return []
+    pool = _Pool(name, labels, taints, rules, limits, weight, where)
     found = []
     for offer in catalogue.values():
         size = _left(size_of(offer, catalogue), taken)
-        for capacity, price in _capacities(offer):
-            own = {**_labels_of(offer, size, capacity), **labels, POOL: name}
-            if not size or not all(_allows(rule, own, _ZONE) for rule in rules):
-                continue
-            zones = _zones(offer, rules)
-            if zones is None:
-                continue
-            node_labels = {key: value for key, value in own.items() if value}
-            suffix = f"-{capacity}" if offer.spot_price is not None else ""
-            found.append(
-                NodeGroup(
-                    name=f"{name}-{offer.name}{suffix}"[:63].rstrip("-."),
-                    template=template_of(
-                        size,
-                        instance_type=offer.name,
-                        arch=offer.arch,
-                        labels=node_labels,
-                        taints=[*taints, *offer.taints],
-                    ),
-                    maximum=MOST_NODES,
-                    price=price,
-                    zones=zones,
-                    selector={POOL: name, INSTANCE_TYPE: offer.name, CAPACITY_TYPE: capacity},
-                    ready_after=offer.ready_after,
-                    spot_failure_rate=offer.spot_failure_rate if capacity == "spot" else 0.0,
-                    priority=weight,
-                    pool=name,
-                    limits=limits,
-                    source=where,
-                )
-            )
+        found += [one for capacity, price in _capacities(offer) if (one := pool.group(offer, size, capacity, price))]
     if not found:
         problems.append(
             f"{where}: NodePool {name}: no row of the catalogue meets all of spec.template.spec.requirements"
         )
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Pool:
+    """What a NodePool says about its nodes."""
+
+    name: str
+    labels: dict[str, str]
+    taints: list[dict[str, str]]
+    rules: list[Mapping[str, Any]]
+    limits: dict[str, str]
+    weight: int
+    where: str
+
+    def group(self, offer: Offer, size: Mapping[str, str], capacity: str, price: float) -> NodeGroup | None:
+        """Return the group of a machine; None if the requirements exclude it, or its size is not known."""
+        own = {**_labels_of(offer, size, capacity), **self.labels, POOL: self.name}
+        zones = _zones(offer, self.rules)
+        if not size or zones is None or not all(_allows(rule, own, _ZONE) for rule in self.rules):
+            return None
+        suffix = f"-{capacity}" if offer.spot_price is not None else ""
+        return NodeGroup(
+            name=f"{self.name}-{offer.name}{suffix}"[:63].rstrip("-."),
+            template=template_of(
+                size,
+                instance_type=offer.name,
+                arch=offer.arch,
+                labels={key: value for key, value in own.items() if value},
+                taints=[*self.taints, *offer.taints],
+            ),
+            maximum=MOST_NODES,
+            price=price,
+            zones=zones,
+            selector={POOL: self.name, INSTANCE_TYPE: offer.name, CAPACITY_TYPE: capacity},
+            ready_after=offer.ready_after,
+            spot_failure_rate=offer.spot_failure_rate if capacity == "spot" else 0.0,
+            priority=self.weight,
+            pool=self.name,
+            limits=self.limits,
+            source=self.where,
+        )
 
 
 def _capacities(offer: Offer) -> Iterator[tuple[str, float]]:

@@ -305,6 +305,9 @@ class StoredObjects:
     def all(self, kind: Kind) -> Iterable[Any]:
         return (item.typed for item in self._store.table(kind).items())
 
+    def documents(self, kind: Kind, namespace: str) -> Iterable[Mapping[str, Any]]:
+        return (item.data() for item in self._store.table(kind).items(namespace))
+
     def controller(self, kind: Kind, namespace: str, name: str) -> tuple[str, str] | None:
         item = self._store.table(kind).objects.get((namespace, name))
         owners = item.section("metadata").get("ownerReferences") if item is not None else None

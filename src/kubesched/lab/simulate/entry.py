@@ -25,6 +25,7 @@ from kubesched.scheduler.loading import load_configuration, load_registry
 
 from .inputs.events import EventList, PlannedEvent, planned_events, with_configurations
 from .inputs.given import Objects, manifests_of, node_template_of
+from .inputs.trace_files import TraceInput, trace_pods
 from .results.views import SimulationResult
 from .run.own_thread import outside_any_loop
 from .run.simulation import Progress, run_simulation
@@ -59,6 +60,7 @@ class Options(TypedDict, total=False):
     seed: int
     until: str | float | None
     stages: Path | Sequence[Stage]
+    trace: TraceInput
     events: EventList
     controllers: bool
     extenders: Sequence[Extender]
@@ -78,6 +80,7 @@ def simulate(
     seed: int = 0,
     until: str | float | None = None,
     stages: Path | Sequence[Stage] = (),
+    trace: TraceInput = (),
     events: EventList = (),
     controllers: bool = False,
     extenders: Sequence[Extender] = (),
@@ -101,6 +104,8 @@ def simulate(
         seed: decides ties. Equal input and seed give equal results.
         until: most virtual time, in seconds or as ``"90m"``; by default a day after the last arrival.
         stages: rules for times and failures of hollow pods, volumes and devices: a path, or loaded ones.
+        trace: pods that arrive over time: a path (CSV, JSON lines, Parquet, or YAML of kind Arrivals), a data frame, a
+            dict of columns, generated arrivals, or a list of these; see ``docs/arrivals.md``.
         events: drains, failures and other changes by time: a path, or a list such as
             ``[{"at": "9h", "do": "fail", "nodes": {"zone": "zone-b"}, "for": "2h"}]``; see ``docs/events.md``.
         controllers: True runs all controllers: they make the pods of workloads, and replace pods that are gone.
@@ -127,6 +132,7 @@ def simulate(
         seed=seed,
         until=until,
         stages=stages,
+        trace=trace,
         events=events,
         controllers=controllers,
         extenders=extenders,
@@ -185,6 +191,10 @@ def options_of(manifests: Objects, **given: Unpack[Options]) -> dict[str, Any]:
             for item in others
         ]
         objects.extend(given_nodes)
+    trace = given.get("trace", ())
+    if not isinstance(trace, Sequence) or isinstance(trace, str) or trace:
+        with objects.collecting():
+            objects.objects += trace_pods(trace, _whole("seed", given.get("seed", 0), least=None))
     plugins = given.get("plugins", ())
     if isinstance(plugins, str | os.PathLike | type) or not isinstance(plugins, Iterable):
         raise PluginError(f"plugins={plugins!r}: give a list of plugin classes, module names or paths")
@@ -194,13 +204,8 @@ def options_of(manifests: Objects, **given: Unpack[Options]) -> dict[str, Any]:
     classes: list[str] = [one.name for one in plugins if isinstance(one, type)]  # type: ignore[attr-defined]
     config, remarks = load_configuration(given.get("config"), registry, own, enable=classes, gates=gates)
     until = given.get("until")
-    if not isinstance(given.get("extenders", ()), Iterable):
-        raise ValueError(f"extenders={given['extenders']!r}: expected a list of objects such as InProcessExtender")
     if not callable(given.get("on_progress") or print):
         raise ValueError(f"on_progress={given['on_progress']!r}: expected a function of two numbers")
-    for extender in given.get("extenders", ()):
-        if not hasattr(extender, "name"):
-            raise ValueError(f"extenders: expected objects such as InProcessExtender, found {extender!r}")
     return {
         "manifests": objects,
         "registry": registry,
@@ -216,11 +221,20 @@ def options_of(manifests: Objects, **given: Unpack[Options]) -> dict[str, Any]:
             given.get("events", ()), lambda one: load_configuration(one, registry, own, enable=classes, gates=gates)[0]
         ),
         "controllers": _truth("controllers", given.get("controllers", False)),
-        "extenders": tuple(given.get("extenders", ())),
+        "extenders": _extenders(given.get("extenders", ())),
         "remarks": [*registry.problems, *remarks],
         "on_progress": given.get("on_progress") or (lambda done, total: None),
         "on_slow_plugin": _say,
     }
+
+
+def _extenders(given: Iterable[Extender]) -> tuple[Extender, ...]:
+    if not isinstance(given, Iterable):
+        raise ValueError(f"extenders={given!r}: expected a list of objects such as InProcessExtender")
+    extenders = tuple(given)
+    if wrong := [one for one in extenders if not hasattr(one, "name")]:
+        raise ValueError(f"extenders: expected objects such as InProcessExtender, found {wrong[0]!r}")
+    return extenders
 
 
 def _stages(given: Path | Iterable[Stage]) -> tuple[Stage, ...]:

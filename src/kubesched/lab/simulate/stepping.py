@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import weakref
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
@@ -23,9 +24,12 @@ from .inputs.events import NodeChoice, PlannedEvent, kind_named, node_choice
 from .inputs.given import Objects, manifests_of
 from .inputs.intake import gather
 from .inputs.storing import apply_objects
+from .planning.buying import EFFORT
 from .planning.capacity import MOST, capacity_now, capacity_of, copied, missing_objects
 from .planning.capacity_report import Capacity
-from .planning.entry import CapacityResult, asked_of
+from .planning.entry import CapacityResult, Groups, PlanResult, asked_of, groups_of
+from .planning.plan import demanded, plan_of
+from .planning.removing import removal_of
 from .results.outcome import node_uses
 from .results.result import DrainReport, NodeUse, Refusal, Stopped
 from .results.views import SimulationResult
@@ -245,9 +249,7 @@ class Simulation:
             ManifestError, ValueError: see ``kubesched.capacity``.
         """
         question, counting = asked_of(pods, mix=mix, until_full=until_full, preemption=preemption, most=most)
-        arguments = {**self._arguments, "manifests": self._do_now(lambda: copied(self.embedded))}
-        # New pods of the copy must not get the UIDs of the pods that there are.
-        arguments |= {"nodes": 0, "stages": (), "until": None, "seed": ~self._arguments["seed"]}
+        arguments = self._copy()
         here = not preemption and not missing_objects(self.embedded, question)
 
         async def now() -> Capacity | None:
@@ -257,6 +259,35 @@ class Simulation:
         if found is None:
             found = outside_any_loop(lambda: capacity_of(arguments, question, counting))
         return CapacityResult.of(found)
+
+    def plan(
+        self,
+        groups: Groups = (),
+        demand: Objects = (),
+        *,
+        catalogue: str | os.PathLike[str] | None = None,
+        remove: bool = False,
+        effort: int = EFFORT,
+    ) -> PlanResult:
+        """Find nodes to add for the pods that have none now, or to remove: see ``kubesched.plan``.
+
+        The simulation stays as it is.
+
+        Raises:
+            ManifestError, ValueError: see ``kubesched.plan``.
+        """
+        kinds = groups_of(groups, catalogue)
+        if not kinds and not remove:
+            raise ValueError("groups: give the kinds of nodes that can be added")
+        arguments = demanded(self._copy(), manifests_of(demand, "demand"))
+        find = removal_of if remove else plan_of
+        return PlanResult.of(outside_any_loop(lambda: find(arguments, kinds, effort)))
+
+    def _copy(self) -> dict[str, Any]:
+        """Return the arguments of a simulation that starts with the cluster as it is now."""
+        arguments = {**self._arguments, "manifests": self._do_now(lambda: copied(self.embedded))}
+        # New pods of the copy must not get the UIDs of the pods that there are.
+        return arguments | {"nodes": 0, "stages": (), "until": None, "seed": ~self._arguments["seed"]}
 
     @property
     def queue(self) -> list[QueuedPod]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["check_arguments", "figures_of", "simulated", "with_paths_from"]
 
 #: Arguments that are paths, or lists of paths.
-_PATHS: Final = frozenset({"config", "events", "manifests", "node_template", "nodes", "plugins", "stages"})
+_PATHS: Final = frozenset({"config", "events", "manifests", "node_template", "nodes", "plugins", "stages", "trace"})
 #: Argument that contains other arguments.
 _WORKLOAD: Final = "workload"
 
@@ -60,8 +60,10 @@ def check_arguments(workload: Any = None, **arguments: Any) -> None:
     for name in given:
         if name != "manifests" and name not in Options.__annotations__:
             raise SweepError(unknown_argument(name, "workload"))
-    if not given.get("manifests"):
-        raise SweepError("a simulation needs manifests: give them by arguments, by the grid, or by a workload")
+    if not given.get("manifests") and given.get("trace") is None:
+        raise SweepError(
+            "a simulation needs manifests, or a trace: give them by arguments, by the grid, or by a workload"
+        )
 
 
 def _together(workload: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:

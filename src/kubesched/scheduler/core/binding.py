@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
+from kubesched.api.types import Pod
 from kubesched.base.tasks import Supervisor, child
 
 from ..extenders import calls as extender_calls
@@ -22,10 +23,11 @@ from ..framework.metrics import SchedulerMetrics
 from ..framework.recorded_events import SCHEDULED
 from ..framework.status import Code, Status
 from ..framework.waiting import PodInPreBind, WaitingPod
+from ..nodes.nominating import NominatingInfo
 from ..queue import SchedulingQueue
 from .attempt import Attempt, AttemptMetrics
 from .diagnosis import Rejection
-from .failure import FailureHandler, is_rejected
+from .failure import FailureHandler, is_fenced, is_rejected
 from .handle import Backends
 from .observer import AttemptObserver
 from .status_writer import StatusWriter
@@ -53,13 +55,16 @@ class BindingCycles:
         metrics: SchedulerMetrics,
         supervisor: Supervisor,
         observers: Sequence[AttemptObserver] = (),
+        refused: Callable[[Pod, str], None] | None = None,
     ) -> None:
         """Keep the parts that a binding works with.
 
+        ``refused`` is told of members of groups that could not be bound, and why; None without groups.
         The first of ``extenders`` that can bind and is interested in a pod binds it, in place of the Bind plugins.
         """
         self._queue = queue
         self._observers = observers
+        self._refused = refused
         self._failures = failures
         self._statuses = statuses
         self._waiting = backends.waiting_pods
@@ -272,13 +277,20 @@ class BindingCycles:
         """Give the pod back, and report its failure. The freed capacity may help pods in the queue.
 
         If the attempt ended in an error, the pod itself is also told of the freed capacity. If a plugin rejected it, it
-        is not.
+        is not. After an error, a member of a group is nominated to its node, so that its room is not taken while others
+        of its group are bound.
         """
         forgotten, pod = self._failures.give_back(attempt), attempt.assumed.pod
-        rejected = is_rejected(failure)
+        rejected, nominating = is_rejected(failure), NominatingInfo.clear()
+        if self._refused is not None and pod.spec.scheduling_group is not None:
+            cause = failure.as_error() if isinstance(failure, Status) else None
+            if not is_fenced(cause):  # otherwise the next leader decides about the group
+                self._refused(pod, failure.message())
+            if not rejected:
+                nominating = NominatingInfo.override(attempt.node_name)
         if forgotten and not rejected:
             self._queue.move_all_to_active_or_backoff_queue(ASSIGNED_POD_DELETE, pod, None)
-        self._failures.fail(attempt, failure)
+        self._failures.fail(attempt, failure, nominating)
         if forgotten and rejected:
             uid = pod.uid
             self._queue.move_all_to_active_or_backoff_queue(

@@ -25,7 +25,7 @@ from .diagnosis import Rejection
 from .observer import AttemptObserver
 from .status_writer import StatusWriter
 
-__all__ = ["FailureHandler", "is_rejected"]
+__all__ = ["FailureHandler", "is_fenced", "is_rejected"]
 
 _log = logging.getLogger("kubesched.scheduler")
 
@@ -37,7 +37,7 @@ def is_rejected(why: Status | Rejection) -> bool:
     return isinstance(why, Rejection) or why.is_rejected
 
 
-def _is_fenced(error: BaseException | None) -> bool:
+def is_fenced(error: BaseException | None) -> bool:
     """Return True if an attempt failed because this process does not hold the lease."""
     while error is not None and not isinstance(error, NotLeaderError):
         error = error.__cause__ or error.__context__
@@ -114,7 +114,7 @@ class FailureHandler:
             return
         if not rejected:
             cause = why.as_error() if isinstance(why, Status) else None
-            if _is_fenced(cause):
+            if is_fenced(cause):
                 self._say_lease_lost()
                 return
             _log.error("scheduling pod %s failed; it is tried again: %s", pod.key, text, extra={"cause": cause})

@@ -1,7 +1,8 @@
 """Writer of pod groups' condition ``PodGroupScheduled``, beside the scheduling cycle.
 
-A condition that is True never goes back: what was written last is remembered until the informer shows it. A cycle that
-would write what is there already writes nothing.
+A condition becomes True when the API server shows enough members on nodes, never before. So it tells the truth when a
+binding is refused or the scheduler ends in the middle of a group; and once it is True it stays so. What was written last
+is remembered until the informer shows it. What is there already is not written again.
 
 Source: rules/groups §10.10.
 """
@@ -15,18 +16,25 @@ from typing import Any, Final
 
 from kubesched.api.groups import POD_GROUP_SCHEDULED, PodGroup
 from kubesched.api.kinds import POD_GROUPS
+from kubesched.api.types import Pod, PodCondition
 from kubesched.api.wire import ApiError
 from kubesched.base.at_once import begin
 from kubesched.base.tasks import Supervisor
 from kubesched.base.times import Clock, timestamp
 
 from ..framework.status import Status
+from ..nodes.pod_groups import PodGroupStates, group_key
+from .group_room import least_of
 from .port import Port
+from .profiles import Profile
+from .status_writer import StatusWriter
 
-__all__ = ["GroupConditions"]
+__all__ = ["HELD_BACK", "GroupConditions"]
 
 _log = logging.getLogger("kubesched.scheduler")
 
+#: Reason of the condition PodScheduled of a member that no gate but a plugin holds back.
+HELD_BACK: Final = "HeldBack"
 _TYPE: Final = POD_GROUP_SCHEDULED
 #: Number of remembered conditions above which those of deleted groups are dropped.
 _MANY: Final = 1024
@@ -36,10 +44,22 @@ _Condition = dict[str, Any]
 class GroupConditions:
     """Writer of group conditions: one patch at a time per group, the newest wins."""
 
-    def __init__(self, port: Port, groups: Mapping[str, PodGroup], supervisor: Supervisor, clock: Clock) -> None:
-        """``groups`` are the known PodGroup objects by ``namespace/name``."""
+    def __init__(
+        self,
+        port: Port,
+        groups: Mapping[str, PodGroup],
+        states: PodGroupStates,
+        profiles: Mapping[str, Profile],
+        statuses: StatusWriter,
+        supervisor: Supervisor,
+        clock: Clock,
+    ) -> None:
+        """``groups`` are the known PodGroup objects by ``namespace/name``; ``profiles`` are by scheduler name."""
         self._port = port
         self._groups = groups
+        self._states = states
+        self._profiles = profiles
+        self._statuses = statuses
         self._supervisor = supervisor
         self._clock = clock
         #: UID to the condition that was written last, until the informer shows it.
@@ -52,6 +72,48 @@ class GroupConditions:
     @property
     def busy(self) -> bool:
         return bool(self._tasks)
+
+    def bound(self, pod: Pod) -> None:
+        """Take a pod that the API server shows on a node: it may have made its group's quorum.
+
+        Pods that no scheduler has bound, such as those made with a node, do not make the condition True.
+        """
+        key = group_key(pod)
+        if not key or not any(each.type == "PodScheduled" and each.status == "True" for each in pod.status.conditions):
+            return
+        state, least = self._states.get(key), self._least(key, pod)
+        if state is not None and least and len(state.assigned) >= least:
+            self.write(key, None)
+
+    def catch_up(self) -> None:
+        """Write the conditions that an earlier scheduler has left unwritten."""
+        for key in self._states:
+            state = self._states.get(key)
+            for pod in state.assigned.values() if state is not None else ():
+                self.bound(pod)
+
+    def refused(self, pod: Pod, why: str) -> None:
+        """Take a member that could not be bound, after it was given back. The quorum may be out of reach now."""
+        key = group_key(pod)
+        state, least = self._states.get(key), self._least(key, pod)
+        if state is not None and state.scheduled < least:
+            text = f"{state.scheduled} of {least} members have a node; binding {pod.name} failed: {why}"
+            self.write(key, Status.from_error(text))
+
+    def held_back(self, pod: Pod, plugin: str) -> None:
+        """Take a member that a plugin holds back from the queue. A condition about gates that it has no more is replaced.
+
+        Without that, it would keep the condition until its group is tried, perhaps for ever.
+        """
+        shown = next((each for each in pod.status.conditions if each.type == "PodScheduled"), None)
+        if shown is not None and shown.reason == "SchedulingGated" and not pod.spec.scheduling_gates:
+            text = f"no scheduling gates are left; the pod is held back by {plugin}"
+            held = PodCondition(type="PodScheduled", status="False", reason=HELD_BACK, message=text)
+            self._statuses.write(pod, held, None)
+
+    def _least(self, key: str, pod: Pod) -> int:
+        group, profile = self._groups.get(key), self._profiles.get(pod.spec.scheduler_name)
+        return least_of(group, profile.framework) if group is not None and profile is not None else 0
 
     def write(self, key: str, status: Status | None) -> None:
         """Write a group's condition for a status of its cycle; None is success."""

@@ -105,8 +105,9 @@ class GroupCycle:
         profile = group.profile.framework.profile_name
         self._attempts.inc(result, profile)
         self._durations.observe(self._clock.now() - start, result, profile)
-        # 5. Tell the group's owner.
-        self._conditions.write(key, status)
+        # 5. Tell the group's owner why not. That the group is scheduled is told when its members are bound.
+        if status is not None:
+            self._conditions.write(key, status)
 
     def _fail_again(self, queued: QueuedPodInfo, shortage: str) -> None:
         attempt = self._cycle.begin(queued)

@@ -10,7 +10,7 @@ The answer is a bound, never an estimate: a group that would fit is always tried
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -28,12 +28,18 @@ from ..nodes.templates import PodTemplates
 from .profiles import Profile
 from .search import Room
 
-__all__ = ["QUORUM", "GroupRoom"]
+__all__ = ["QUORUM", "GroupRoom", "least_of"]
 
 #: Plugin by which a gang waits for its quorum.
 QUORUM: Final = "GangScheduling"
 #: Most kinds of members, by spec, that are counted; groups with more kinds are tried.
 _KINDS: Final = 4
+
+
+def least_of(group: PodGroup, framework: Framework) -> int:
+    """Return the number of members that must have a node together."""
+    gang = group.spec.scheduling_policy.gang
+    return gang.min_count if gang is not None and QUORUM in dict(framework.points["permit"]) else 1
 
 
 class GroupRoom:
@@ -68,15 +74,25 @@ class GroupRoom:
             return ""  # the trial reports it
         return f"there is room for {fits} members at most, and {least} have to be placed" if fits < least else ""
 
+    def in_part(self) -> Iterator[Pod]:
+        """Yield one member without a node of each gang whose other members have nodes, but are no quorum."""
+        for key in list(self._states):
+            state, group = self._states.get(key), self._objects.get(key)
+            if state is None or group is None or not state.scheduled or not state.unscheduled:
+                continue
+            pod = next(iter(state.unscheduled.values()))
+            profile = self._profiles.get(pod.spec.scheduler_name)
+            if profile is not None and state.scheduled < least_of(group, profile.framework):
+                yield pod
+
     def _least(self, key: str, framework: Framework) -> int:
         """Return the number of members that have to be placed now for the group to fit; 0 if that is not known, or the group is new."""
         group, state = self._objects.get(key), self._states.get(key)
-        if group is None or state is None or not group.status.conditions:
+        if group is None or state is None:
             return 0
-        gang = group.spec.scheduling_policy.gang
-        if gang is None or QUORUM not in framework.plugins:
-            return 1
-        return max(1, gang.min_count - state.scheduled)
+        if group.metadata.uid and not group.status.conditions:  # a group that was only read is never told anything
+            return 0
+        return max(1, least_of(group, framework) - state.scheduled)
 
     def _kinds(self, key: str, queued: QueuedPodInfo) -> list[tuple[PodInfo, int]]:
         """Return each kind of members without a node, with their number; none if there are too many kinds."""

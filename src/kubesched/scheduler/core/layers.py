@@ -158,12 +158,10 @@ class Layer:
         names = columns.names if self.base is None else self.base.columns.names + columns.names
         if len(known) > _KEPT_FINALS:
             known.clear()
-        missing = [row for row in rows if row not in known]
-        if missing:
-            finals = columns.final_at(missing)
-            if self.base is not None:
-                finals = self.base.columns.final_at(missing) + finals
-            known.update(zip(missing, zip(*finals, strict=True) if finals else [()] * len(missing), strict=True))
+        for row in rows:
+            if row not in known:
+                finals = columns.finals(row)
+                known[row] = finals if self.base is None else self.base.columns.finals(row) + finals
         return names, [known[row] for row in rows]
 
     def scores_among(self, rows: RowArray, among: RowArray) -> dict[str, list[int]]:

@@ -38,6 +38,8 @@ _BLOCK: Final = 128
 _WORTH_A_LIST: Final = 16
 #: Greatest part of the blocks that is measured block by block. If more blocks changed, all are measured in one pass.
 _MANY: Final = 1 / 8
+#: Rows near the top that are searched for at a time, and most totals that are written before the next search.
+_NEAR: Final = 8
 #: Rows in a part of the list of best rows: a change moves only the elements of one part.
 _PART: Final = 1 << 13
 #: Every place within a part as a Python int, made once: the lists share these objects.
@@ -126,6 +128,11 @@ class BestRows:
             first += _PART
         raise IndexError(index)
 
+    def first(self, count: int) -> list[int]:
+        """Return the first rows of the list, which is not shorter."""
+        places = self._parts[0]
+        return places[:count] if len(places) >= count else [self.at(index) for index in range(count)]
+
 
 class Ranking:
     """Ranking of rows by total.
@@ -135,7 +142,18 @@ class Ranking:
         ties: number of rows among which the last :meth:`best` chose.
     """
 
-    __slots__ = ("_best", "_block_count", "_block_max", "_changed", "_choices", "ties", "total")
+    __slots__ = (
+        "_best",
+        "_block_count",
+        "_block_max",
+        "_changed",
+        "_choices",
+        "_floor",
+        "_moved",
+        "_near",
+        "ties",
+        "total",
+    )
 
     def __init__(self, most: int) -> None:
         """``most`` is the greatest possible total."""
@@ -148,6 +166,11 @@ class Ranking:
         self._block_count: RowArray = self.total
         #: Blocks to measure again; None while there are no blocks.
         self._changed: set[int] | None = None
+        #: Some rows near the top, best first; empty if not known. Except for those whose total was written since, no
+        #: other row has a total above the floor.
+        self._near: list[int] = []
+        self._moved: set[int] = set()
+        self._floor = 0
 
     @property
     def nbytes(self) -> int:
@@ -168,6 +191,8 @@ class Ranking:
     def put(self, row: int, total: int) -> None:
         """Write a new total of one row."""
         self.total[row] = total
+        if self._near:
+            self._moved.add(row)
         best = self._best
         if best.count:
             best.put(row, total)
@@ -188,6 +213,7 @@ class Ranking:
             self._measure_all()
 
     def _forget(self) -> None:
+        self._near = []
         self._best.forget()
         self._choices = 0
 
@@ -222,15 +248,32 @@ class Ranking:
         It may only be called right after :meth:`best`.
         """
         if self._best.count >= count:
-            return [self._best.at(index) for index in range(count)]
-        total = self.total
-        if self.ties >= count:
-            best = np.maximum.reduce(self._block_max if self._changed is not None else total)
-            return (total == best).nonzero()[0][:count].tolist()  # type: ignore[no-any-return]
-        rows = np.argpartition(total, -count)[-count:] if count < len(total) else np.arange(len(total))
-        totals = total[rows].tolist()
-        found = sorted(zip(totals, rows.tolist(), strict=True), key=lambda pair: (-pair[0], pair[1]))
-        return [row for value, row in found if value != INFEASIBLE]
+            return self._best.first(count)
+        if len(self._moved) > _NEAR:
+            self._near = []
+        moved, near, floor, total = self._moved, self._near, self._floor, self.total.item
+        rows = [row for row in near if row not in moved] + [row for row in moved if total(row) >= floor]
+        if not near or len(rows) < count:
+            rows = self._search_near(max(count, _NEAR))
+        return sorted(rows, key=lambda row: (-total(row), row))[:count]
+
+    def _search_near(self, count: int) -> list[int]:
+        """Search for rows near the top: all of the greatest total, all of the next one, and so on, at most ``count``.
+
+        A partition of the totals would do, but takes a thousand times as long if nearly all of them are equal.
+        """
+        total, near = self.total, list[int]()
+        floor = int(np.maximum.reduce(total))
+        while floor != INFEASIBLE:
+            near += (total == floor).nonzero()[0][: count - len(near)].tolist()
+            self._floor = floor
+            if len(near) >= count:
+                break
+            floor = int(np.maximum.reduce(total, where=total < floor, initial=INFEASIBLE))
+        else:
+            self._floor = 0
+        self._near, self._moved = near, set()
+        return near
 
     def best(self, rng: random.Random) -> int:
         """Choose a row with the greatest total; all such rows have the same chance. There must be a feasible row."""

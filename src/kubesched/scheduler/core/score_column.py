@@ -12,7 +12,6 @@ Used by :mod:`.layers`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -191,18 +190,10 @@ class ScoreColumn:
         raw = self._raw.item(row)
         if self.entry.is_raw:
             return raw * self.entry.weight
-        return 0 if raw == self._absent else self._final_one(raw)
-
-    def final_of_few(self, rows: Sequence[int]) -> list[int]:
-        """Return :meth:`final_at` of each of these rows."""
-        item = self._raw.item
-        if self.entry.is_raw:
-            weight = self.entry.weight
-            return [item(row) * weight for row in rows]
-        if self._listed is None or self.high - self.low >= _TABLE:
-            return [self.final_at(row) for row in rows]
-        listed, least = self._listed, self.low - 1
-        return [0 if (raw := item(row)) == self._absent else listed[raw - least] for row in rows]
+        if raw == self._absent:
+            return 0
+        listed = self._listed
+        return listed[raw - self.low + 1] if listed is not None else self._final_one(raw)
 
     def _final_one(self, raw: int) -> int:
         """Return the final score, weighted, of one raw score."""

@@ -107,9 +107,9 @@ class ScoreColumns:
         """
         return all(column.is_flat or column.holds(rows()) for column in self._all)
 
-    def final_at(self, rows: Sequence[int]) -> list[list[int]]:
-        """Return the final scores of a few rows, weighted, by column."""
-        return [column.final_of_few(rows) for column in self._all]
+    def finals(self, row: int) -> tuple[int, ...]:
+        """Return the final scores of a row, weighted, by column."""
+        return tuple([column.final_at(row) for column in self._all])
 
     def final_of(self, rows: RowArray, among: RowArray) -> list[IntArray]:
         """Return int64[len(rows)] by column: final scores, weighted, as if only the rows ``among`` existed."""

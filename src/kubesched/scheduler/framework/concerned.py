@@ -1,7 +1,8 @@
 """Plugins that have something to do for a pod at the points after the choice of a node.
 
 When a pod has no question to a plugin whose class of questions says ``throughout``, the plugin is left out at these
-points, too: its Reserve and PreBind would return at once. Made by
+points, too: its Reserve and PreBind would return at once. A plugin whose class says ``for_groups`` is left out at Permit
+for pods that belong to no group. Made by
 :class:`~kubesched.scheduler.framework.runtime.Framework`.
 """
 
@@ -21,12 +22,14 @@ class Concerned:
     Attributes:
         reserve: Reserve plugins with a method ``reserve``.
         unreserve: Reserve plugins with a method ``unreserve``, in reverse order.
+        permit_alone: Permit plugins for a pod that belongs to no group.
         pre_bind_pre_flight: PreBind plugins with a method ``pre_bind_pre_flight``.
     """
 
     reserve: tuple[Any, ...]
     unreserve: tuple[Any, ...]
     permit: tuple[Any, ...]
+    permit_alone: tuple[Any, ...]
     pre_bind: tuple[Any, ...]
     pre_bind_pre_flight: tuple[Any, ...]
     bind: tuple[Any, ...]
@@ -58,6 +61,7 @@ class Concerns:
             reserve=at("reserve", "reserve"),
             unreserve=at("reserve", "unreserve")[::-1],
             permit=at("permit"),
+            permit_alone=tuple(plugin for plugin in at("permit") if not getattr(plugin, "for_groups", False)),
             pre_bind=at("preBind"),
             pre_bind_pre_flight=at("preBind", "pre_bind_pre_flight"),
             bind=at("bind"),

@@ -426,7 +426,8 @@ class Framework:
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status | None, dict[str, float]]:
         """Run Permit. Return the status, and for a Wait status the seconds that each plugin wants to wait."""
-        plugins = self.concerned(state.absent).permit
+        concerned = self.concerned(state.absent)
+        plugins = concerned.permit_alone if pod.pod.spec.scheduling_group is None else concerned.permit
         if not plugins:
             if state.record_plugin_metrics:
                 self._driver.observe(PERMIT.label, Code.SUCCESS, 0.0)

@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
-from kubesched.api.groups import MODE_POD_GROUP, PodGroup
+from kubesched.api.groups import PodGroup
+from kubesched.api.kinds import POD_GROUPS
 
 from ..config.args import DefaultPreemptionArgs
 from ..extenders.preemption import ask_extenders, interested
@@ -29,7 +30,7 @@ from .preemption.candidates import Found, candidates_wanted, find_candidates
 from .preemption.choose import choose, losers
 from .preemption.dry_run import NO_VICTIMS, DryRun
 from .preemption.evict import Evictions
-from .preemption.groups import Unit, select_victims, units
+from .preemption.groups import Unit, WholeGroups, select_victims, units
 from .preemption.hold import VictimsAwaited
 from .preemption.importance import importance, is_terminating_by_preemption
 from .preemption.outcomes import FastDryRuns, FastFound, FastTrial, FastTrials, TrialOrder
@@ -64,6 +65,9 @@ class DefaultPreemption(Plugin):
         self._asynchronous = handle.gate("SchedulerAsyncPreemption")
         #: True if groups preempt as a whole, and their members not on their own.
         self._whole_groups = handle.gate("WorkloadAwarePreemption")
+        self._evicted_as_a_whole = WholeGroups()
+        if self._whole_groups:
+            handle.watch(POD_GROUPS.plural, self._evicted_as_a_whole)
         self._budgets = BudgetReader()
         self._evictions = Evictions(self.name, handle)
         self._awaited = VictimsAwaited(self.name, handle, self._evictions.is_evicting)
@@ -119,7 +123,7 @@ class DefaultPreemption(Plugin):
             return Status.unresolvable("waiting for the preemption for this pod to be finished")
         if pod.spec.scheduling_group is not None and self._whole_groups:
             group = self.handle.informed("podgroups").get(group_key(pod.pod))
-            if group is not None and self._evictions.is_running(group.metadata.uid):
+            if group is not None and self._evictions.is_running(_uid(group)):
                 return Status.unresolvable("waiting for the preemption for this pod group to be finished")
         return None
 
@@ -203,9 +207,8 @@ class DefaultPreemption(Plugin):
             return True
         priority, groups = pod.priority, self.handle.informed("podgroups")
         if self._whole_groups and (group := groups.get(group_key(pod.pod))) is not None:
-            priority = group.spec.priority or 0
-            as_a_whole = (each.spec for each in groups.values() if each.spec.disruption_mode == MODE_POD_GROUP)
-            if any((spec.priority or 0) < priority for spec in as_a_whole):
+            priority = group.priority
+            if self._evicted_as_a_whole.has_below(priority):
                 return True
         return self.handle.snapshot.table.placed.has_below(priority)
 
@@ -368,7 +371,7 @@ class DefaultPreemption(Plugin):
         if not victims:
             return hosts, None
         scheduler, nodes = pods[0].spec.scheduler_name, tuple(dict.fromkeys(hosts.values()))
-        preemptor = Preemptor("podgroup", group.metadata.uid, group, priority, scheduler, pods, nodes)
+        preemptor = Preemptor("podgroup", _uid(group), group, priority, scheduler, pods, nodes)
         if self._asynchronous:
             self._evictions.start(preemptor, victims)
         else:
@@ -401,6 +404,12 @@ class DefaultPreemption(Plugin):
             else:
                 rejected[node.name] = outcome
         return helped, rejected
+
+
+def _uid(group: PodGroup) -> str:
+    """Return the UID of a group; of one that was only read, which has none, its name."""
+    metadata = group.metadata
+    return metadata.uid or f"{metadata.namespace}/{metadata.name}"
 
 
 def _prefixed(status: Status) -> Status:

@@ -27,6 +27,8 @@ class GangScheduling(Plugin):
 
     name = "GangScheduling"
     informs = ("podgroups",)
+    #: Permit has nothing to do for pods that belong to no group.
+    for_groups = True
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         key = group_key(pod.pod)

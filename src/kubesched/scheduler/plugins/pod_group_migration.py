@@ -111,7 +111,9 @@ class PodGroupMigration(Plugin):
                     self._say("pods", given, _IGNORED_ON_PODS[given])
         return name
 
-    def group_of(self, obj: OtherPodGroup) -> PodGroup:
+    def group_of(self, obj: OtherPodGroup | PodGroup) -> PodGroup:
+        if isinstance(obj, PodGroup):
+            return obj  # from a record of decisions
         for name, (field, why) in _IGNORED_FIELDS.items():
             if getattr(obj.spec, name) is not None:
                 self._say("PodGroups of other projects", field, why)

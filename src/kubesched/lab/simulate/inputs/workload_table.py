@@ -1,10 +1,10 @@
-"""Table of pods that arrive over time, as CSV, with one line per pod or per group of equal pods.
+"""Table of pods that arrive over time, with one row per pod or per group of equal pods. Here it is read as CSV.
 
     arrival,name,count,duration,cpu,memory,nvidia.com/gpu
     0,warm-up,1,10m,1,2Gi,0
     1h30m,training,8,6h,4,16Gi,2
 
-Callers: ``kubesched simulate --trace``, and programs, which pass what :func:`read_table` returns to ``simulate``.
+Callers: :mod:`.trace_files`, which reads other forms of tables too, and programs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,7 +27,7 @@ from kubesched.explain.workloads import WORKLOAD
 from ...traces.table import shown
 from .arrivals import ARRIVAL
 
-__all__ = ["COLUMNS", "parse_table", "read_table"]
+__all__ = ["COLUMNS", "Row", "check_header", "parse_table", "pods_of_rows", "read_table"]
 
 #: Columns other than the columns of resources, with their contents.
 COLUMNS: Final = {
@@ -46,31 +46,32 @@ COLUMNS: Final = {
 }
 _RESOURCES: Final = ("cpu", "memory", "ephemeral-storage")
 _EXIT: Final = "kubesched.io/exit"
+#: Most problems that are named.
+_MOST_PROBLEMS: Final = 100
 #: Most pods in one line; more are taken for a mistake.
 _MOST: Final = 250_000
 
 
-def read_table(path: str | Path) -> list[Manifest]:
+def read_table(path: str | Path, keep: list[Row] | None = None) -> list[Manifest]:
     """Return the pods of a table, each with its arrival and duration as annotations.
 
-    The file may be gzipped, or in UTF-16.
+    The file may be gzipped, or in UTF-16. ``keep`` receives its rows.
 
     Raises:
         ManifestError: when the file cannot be read, or with every value that cannot be used, by line and column.
     """
-    return parse_table(read_text(Path(path)), str(path))
+    return parse_table(read_text(Path(path)), str(path), keep)
 
 
-def parse_table(text: str, name: str) -> list[Manifest]:
-    """Return the pods of a table as text; ``name`` is the name of the table in messages.
+def parse_table(text: str, name: str, keep: list[Row] | None = None) -> list[Manifest]:
+    """Return the pods of a table as text; ``name`` is the name of the table in messages. ``keep`` receives its rows.
 
     Raises:
         ManifestError: see :func:`read_table`.
     """
     lines = csv.reader(io.StringIO(text), strict=True)
     problems: list[str] = []
-    pods: list[Manifest] = []
-    gangs: dict[tuple[str, str], Manifest] = {}
+    rows: list[Row] = []
     header: list[str] = []
     try:
         for values in lines:
@@ -80,32 +81,48 @@ def parse_table(text: str, name: str) -> list[Manifest]:
             where = f"{name}:{lines.line_num}"
             if not header:
                 header = cells
-                _check_header(header, where)
+                check_header(header, where)
             elif len(cells) != len(header):
                 problems.append(f"{where}: has {len(cells)} values, where the header has {len(header)}")
             else:
-                made = _Row(dict(zip(header, cells, strict=True)), where, lines.line_num, problems).pods()
-                _join(gangs, made)
-                pods += made
+                rows.append(Row(dict(zip(header, cells, strict=True)), where, lines.line_num))
     except csv.Error as error:
         problems.append(f"{name}:{lines.line_num}: is no table in CSV: {error}")
     if not header:
         problems.append(
             f"{name}: has no header; its first line names the columns, such as arrival,name,duration,cpu,memory"
         )
-    elif not pods and not problems:
+    elif not rows and not problems:
         problems.append(f"{name}: holds no line below the header")
-    if problems:
-        raise ManifestError(*problems)
+    if keep is not None:
+        keep += rows
+    return pods_of_rows(rows, problems)
+
+
+def pods_of_rows(rows: Iterable[Row], problems: Sequence[str] = ()) -> list[Manifest]:
+    """Return the pods of rows in their order, after the pod groups of their gangs. ``problems`` were met before.
+
+    Raises:
+        ManifestError: with every value that cannot be used, at most a hundred.
+    """
+    found: list[str] = list(problems)
+    pods: list[Manifest] = []
+    gangs: dict[tuple[str, str], Manifest] = {}
+    for row in rows:
+        made = row.pods(found)
+        if made and row.cells.get("gang"):
+            _join(gangs, made)
+        pods += made
+        if len(found) > _MOST_PROBLEMS:
+            raise ManifestError(*found[:_MOST_PROBLEMS], "there are more problems; rows after these were not looked at")
+    if found:
+        raise ManifestError(*found)
     return [*gangs.values(), *pods]
 
 
 def _join(gangs: dict[tuple[str, str], Manifest], pods: list[Manifest]) -> None:
     """Count the pods of one line as members of their gang, and make it if it is new."""
-    group = pods[0].data["spec"].get("schedulingGroup") if pods else None
-    if group is None:
-        return
-    name, metadata = group["podGroupName"], pods[0].data["metadata"]
+    name, metadata = pods[0].data["spec"]["schedulingGroup"]["podGroupName"], pods[0].data["metadata"]
     gang = gangs.get((metadata["namespace"], name))
     if gang is None:
         arrival = {key: text for key, text in metadata["annotations"].items() if key == ARRIVAL}
@@ -123,7 +140,12 @@ def _is_resource(name: str) -> bool:
     return name in _RESOURCES or ("/" in name and is_qualified_name(name))
 
 
-def _check_header(header: list[str], where: str) -> None:
+def check_header(header: Sequence[str], where: str) -> None:
+    """Check the names of columns.
+
+    Raises:
+        ManifestError: for names that are not known or occur twice.
+    """
     problems = [
         f"{where}: column {name} occurs twice" for name in sorted({one for one in header if header.count(one) > 1})
     ]
@@ -137,21 +159,27 @@ def _check_header(header: list[str], where: str) -> None:
         raise ManifestError(*problems)
 
 
-class _Row:
-    """Line of a table; problems are collected."""
+class Row:
+    """Row of a table: texts by column, its place in messages, and its number.
 
-    def __init__(self, cells: Mapping[str, str], where: str, line: int, problems: list[str]) -> None:
-        self._cells = cells
+    ``template`` is a pod template in plain data to which the row's requests and labels are added.
+    """
+
+    def __init__(
+        self, cells: Mapping[str, str], where: str, line: int, template: Mapping[str, Any] | None = None
+    ) -> None:
+        self.cells = dict(cells)
         self._where = where
         self._line = line
-        self._problems = problems
+        self._template = template or {}
+        self._problems: list[str] = []
 
     def _bad(self, column: str, problem: str) -> None:
-        self._problems.append(f"{self._where}: column {column}: {shown(self._cells[column])}: {problem}")
+        self._problems.append(f"{self._where}: column {column}: {shown(self.cells[column])}: {problem}")
 
     def _seconds(self, column: str) -> float | None:
         """Return a number of seconds from a number or a duration; None when empty or bad."""
-        text = self._cells.get(column, "")
+        text = self.cells.get(column, "")
         if not text:
             return None
         try:
@@ -166,7 +194,7 @@ class _Row:
 
     def _pairs(self, column: str) -> dict[str, str]:
         found = {}
-        for part in self._cells.get(column, "").split():
+        for part in self.cells.get(column, "").split():
             key, equals, value = part.partition("=")
             if not equals or not key:
                 self._bad(column, "expected key=value, separated by blanks")
@@ -175,7 +203,7 @@ class _Row:
         return found
 
     def _count(self) -> int:
-        text = self._cells.get("count", "")
+        text = self.cells.get("count", "")
         if not text:
             return 1
         if not (text.isascii() and text.isdecimal() and len(text) < 10 and 0 < int(text) <= _MOST):
@@ -185,7 +213,7 @@ class _Row:
 
     def _requests(self) -> dict[str, str]:
         found = {}
-        for column, text in self._cells.items():
+        for column, text in self.cells.items():
             if column in COLUMNS or text in ("", "0"):
                 continue
             try:
@@ -200,11 +228,8 @@ class _Row:
             found[column] = text
         return found
 
-    def pods(self) -> list[Manifest]:
-        """Return the pods of the line."""
-        before = len(self._problems)
-        cells, count = self._cells, self._count()
-        annotations = {}
+    def _annotations(self) -> dict[str, str]:
+        cells, annotations = self.cells, {}
         for column, annotation in (("arrival", ARRIVAL), ("duration", DURATION)):
             seconds = self._seconds(column)
             if seconds is not None:
@@ -213,38 +238,56 @@ class _Row:
             if cells["exit"] not in ("Succeeded", "Failed"):
                 self._bad("exit", "expected Succeeded or Failed")
             annotations[_EXIT] = cells["exit"]
+        return annotations
+
+    def _spec(self, requests: Mapping[str, str], selector: Mapping[str, str]) -> dict[str, Any]:
+        """Return the pod's spec: the template's, or that of one container, with the row's requests."""
+        given = self._template.get("spec") or {}
+        first, *others = given.get("containers") or [{"name": "main", "image": "trace"}]
+        if requests:
+            extended = {name: amount for name, amount in requests.items() if name not in _RESOURCES}
+            resources = first.get("resources") or {}
+            limits = {**(resources.get("limits") or {}), **extended}
+            asked = {**(resources.get("requests") or {}), **requests}
+            first = {**first, "resources": {"requests": asked, **({"limits": limits} if limits else {})}}
+        spec: dict[str, Any] = {"restartPolicy": "Never", **given, "containers": [first, *others]}
+        for field in ("priorityClassName", "schedulerName"):
+            if self.cells.get(field):
+                spec[field] = self.cells[field]
+        if self.cells.get("gang"):
+            spec["schedulingGroup"] = {"podGroupName": self.cells["gang"]}
+        if selector:
+            spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), **selector}
+        return spec
+
+    def pods(self, problems: list[str]) -> list[Manifest]:
+        """Return the pods of the row; none if it has values that cannot be used, which are added to ``problems``."""
+        self._problems = []
+        cells, count, annotations = self.cells, self._count(), self._annotations()
         for column in ("name", "namespace", "gang"):
             if cells.get(column) and not is_object_name(cells[column]):
                 self._bad(column, "expected lower case letters, digits and -")
         requests, labels, selector = self._requests(), self._pairs("labels"), self._pairs("nodeSelector")
-        if len(self._problems) > before:
+        problems += self._problems
+        if self._problems:
             return []
-        container: dict[str, Any] = {"name": "main", "image": "trace"}
-        if requests:
-            extended = {name: amount for name, amount in requests.items() if name not in _RESOURCES}
-            container["resources"] = {"requests": requests, **({"limits": extended} if extended else {})}
-        spec: dict[str, Any] = {"restartPolicy": "Never", "containers": [container]}
-        for field in ("priorityClassName", "schedulerName"):
-            if cells.get(field):
-                spec[field] = cells[field]
-        if selector:
-            spec["nodeSelector"] = selector
-        if cells.get("gang"):
-            spec["schedulingGroup"] = {"podGroupName": cells["gang"]}
         name = cells.get("name") or f"pod-{self._line}"
         group = name if count > 1 else Path(self._where.rpartition(":")[0]).name.partition(".")[0]
         annotations[WORKLOAD] = f"Trace/{cells.get('workload') or group}"
-        namespace = cells.get("namespace") or "default"
-        is_group = count > 1
-        found = []
-        for number in range(count):
-            metadata = {
-                "name": f"{name}-{number}" if is_group else name,
-                "namespace": namespace,
-                "annotations": annotations,
-            }
-            if labels:
-                metadata["labels"] = labels
-            data = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
-            found.append(Manifest(PODS, data, self._where))
-        return found
+        given = self._template.get("metadata") or {}
+        labels = {**(given.get("labels") or {}), **labels}
+        spec = self._spec(requests, selector)
+        common = {
+            "namespace": cells.get("namespace") or given.get("namespace") or "default",
+            "annotations": {**(given.get("annotations") or {}), **annotations},
+            **({"labels": labels} if labels else {}),
+        }
+        names = [f"{name}-{number}" for number in range(count)] if count > 1 else [name]
+        return [
+            Manifest(
+                PODS,
+                {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": one, **common}, "spec": spec},
+                self._where,
+            )
+            for one in names
+        ]

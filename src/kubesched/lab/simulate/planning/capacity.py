@@ -33,15 +33,26 @@ from ..run.simulation import Session, simulate
 from ..run.virtual_time import run_virtual
 from .capacity_report import Amount, Answer, Asked, Capacity, NodeFit, Preempting, ZoneFit
 from .question import Question
+from .timeless import timeless
 from .trial import NeedsRunError, RefusedPodError, Trial, TriedPod, tried_pods
 from .whole_run import Counted, count_by_run, settled_start, without_preemption
 
-__all__ = ["MOST", "Counting", "capacity_now", "capacity_of", "copied", "missing_objects", "run_of"]
+__all__ = [
+    "MOST",
+    "QUIET",
+    "Counting",
+    "capacity_now",
+    "capacity_of",
+    "copied",
+    "missing_objects",
+    "run_of",
+    "sizes_of",
+]
 
 #: Most copies that are counted by default.
 MOST: Final = 1_000_000
 #: Arguments of a run whose pods are no progress, and in which plugins work for long without a pause.
-_QUIET: Final[dict[str, Any]] = {"on_progress": lambda done, total: None, "on_slow_plugin": None}
+QUIET: Final[dict[str, Any]] = {"on_progress": lambda done, total: None, "on_slow_plugin": None}
 #: Pods between two calls of ``on_progress``.
 _STEP: Final = 256
 
@@ -78,6 +89,7 @@ def capacity_of(
         PluginFailedError: when a plugin fails.
     """
     given = with_objects(arguments, question.objects)
+    given["manifests"] = timeless(given["manifests"])
     parts = counting.parts(question)
     with collector_off():
         found, (nodes, pods, pending), warnings = _standing(given, parts, counting, on_progress)
@@ -142,7 +154,7 @@ def _standing(
         answers = answers_now(session.embedded, parts, counting, gates, on_progress, last=True)
         return "settled"
 
-    result = run_virtual(simulate(**{**arguments, **_QUIET, "drive": drive}))
+    result = run_virtual(simulate(**{**arguments, **QUIET, "drive": drive}))
     return answers, sizes, list(result.warnings)
 
 
@@ -298,7 +310,7 @@ def run_of(
         ManifestError, ConfigError, TaskCrashedError: see :func:`..run.simulation.simulate`.
     """
     config = arguments.get("config") or default_config(gates=arguments.get("gates", DEFAULT_GATES))
-    given = {**arguments, **_QUIET, "expecting": expected(question)}
+    given = {**arguments, **QUIET, "expecting": expected(question)}
     given["config"] = config if preemption else without_preemption(config)
     found: list[tuple[Counted, Answer]] = []
 

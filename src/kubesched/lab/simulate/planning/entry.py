@@ -1,23 +1,33 @@
-"""Python interface of the planners: ``kubesched.capacity(...)``, with tables and data frames of the answer."""
+"""Python interface of the planners: ``kubesched.capacity(...)`` and ``kubesched.plan(...)``, with tables of the answers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Unpack
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias, Unpack
 
 import msgspec
 
 from kubesched.base.large_json import large_json
 
+from ...node_groups import NodeGroup, read_catalogue, read_node_groups
+from ...node_groups.file import parse_node_groups
 from ..entry import Options, options_of
 from ..inputs.given import Objects, manifests_of
 from ..results.frames import frame_of
 from ..run.own_thread import outside_any_loop
+from .buying import EFFORT
 from .capacity import MOST, Counting, capacity_of
 from .capacity_report import Capacity
+from .plan import demanded, plan_of
+from .plan_report import Plan
 from .question import Question, question_of
+from .removing import removal_of
 
-__all__ = ["CapacityResult", "asked_of", "capacity"]
+__all__ = ["CapacityResult", "PlanResult", "asked_of", "capacity", "groups_of", "plan"]
+
+#: Kinds of nodes: a path or several, a text of YAML, or groups.
+Groups: TypeAlias = str | os.PathLike[str] | NodeGroup | Iterable[Any]
 
 
 class CapacityResult(Capacity, frozen=True, kw_only=True):
@@ -81,6 +91,61 @@ class CapacityResult(Capacity, frozen=True, kw_only=True):
         return f"<CapacityResult on {self.cluster_nodes:,} nodes: {shown}>"
 
 
+class PlanResult(Plan, frozen=True, kw_only=True):
+    """Plan for nodes: the fields of :class:`~.plan_report.Plan`, and views of them."""
+
+    @classmethod
+    def of(cls, found: Plan) -> PlanResult:
+        """Return the document with the views."""
+        return cls(**{name: getattr(found, name) for name in found.__struct_fields__})
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Number of nodes to add, by group."""
+        return {one.group: one.count for one in self.add}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data with the names of the JSON output."""
+        data: dict[str, Any] = msgspec.to_builtins(self)
+        return data
+
+    def to_json(self) -> str:
+        """Return the JSON output, without line breaks."""
+        return large_json(self).decode()
+
+    def __repr__(self) -> str:
+        if self.removal is not None:
+            names = ", ".join(one.node for one in self.removal.drains[:6])
+            more = ", …" if len(self.removal.drains) > 6 else ""
+            return f"<PlanResult: {len(self.removal.drains):,} of {self.cluster_nodes:,} nodes can go: {names}{more}>"
+        nodes = ", ".join(f"{one.count:,} {one.group}" for one in self.add) or "no node"
+        quality = "the cheapest" if self.exact else f"none below {self.bound:g}"
+        return f"<PlanResult: {nodes}, {self.cost:g} per hour ({quality}), for {self.placed:,} of {self.wanted:,} pods>"
+
+
+def groups_of(groups: Groups, catalogue: str | os.PathLike[str] | None = None) -> list[NodeGroup]:
+    """Return node groups from paths, texts of YAML, or as they are.
+
+    Raises:
+        ManifestError: when a file, a text or the catalogue cannot be used.
+        ValueError: for anything else.
+    """
+    known = read_catalogue(os.fspath(catalogue)) if catalogue is not None else {}
+    several = [groups] if isinstance(groups, str | os.PathLike | NodeGroup) else list(groups)
+    paths: list[str] = []
+    found: list[NodeGroup] = []
+    for index, one in enumerate(several):
+        if isinstance(one, NodeGroup):
+            found.append(one)
+        elif isinstance(one, str) and "\n" in one:
+            found += parse_node_groups(one, f"groups[{index}]", known)
+        elif isinstance(one, str | os.PathLike):
+            paths.append(os.fspath(one))
+        else:
+            raise ValueError(f"groups[{index}]={one!r}: expected a path, a text of YAML, or a NodeGroup")
+    return found + (read_node_groups(paths, known) if paths else [])
+
+
 def asked_of(
     pods: Objects, *, mix: Mapping[str, int] | None, until_full: bool, preemption: bool, most: int
 ) -> tuple[Question, Counting]:
@@ -132,3 +197,45 @@ def capacity(
 
 #: Python's own messages about a call show this name.
 capacity.__qualname__ = "kubesched.capacity"
+
+
+def plan(
+    manifests: Objects = (),
+    demand: Objects = (),
+    *,
+    groups: Groups = (),
+    catalogue: str | os.PathLike[str] | None = None,
+    remove: bool = False,
+    effort: int = EFFORT,
+    **options: Unpack[Options],
+) -> PlanResult:
+    """Find the cheapest nodes for the pods that have none; or the nodes that can go.
+
+    Args:
+        manifests: the cluster's objects, in the forms of ``kubesched.simulate``; a saved cluster or a dump, too.
+        demand: further pods and workloads to place.
+        groups: kinds of nodes that can be had: paths, texts of YAML, or NodeGroup objects.
+        catalogue: a table of instance types, for Karpenter's NodePools and groups with an ``instanceType``.
+        remove: find nodes that can go instead, with the sequence of their drains; groups have the prices then.
+        effort: number of placements after which the search ends with the best that it has.
+        options: ``nodes``, ``zones``, ``config``, ``plugins``, ``gates``, ``seed``, … as in ``kubesched.simulate``.
+
+    Raises:
+        ManifestError: for objects or groups that cannot be used; all of them are named.
+        ConfigError, PluginError: for a configuration or a plugin that cannot be used.
+        ValueError: for another argument that cannot be used, naming it.
+        TypeError: for an argument that does not exist.
+    """
+    if isinstance(effort, bool) or not isinstance(effort, int) or effort < 1:
+        raise ValueError(f"effort={effort!r}: must be a whole number, 1 or more")
+    kinds = groups_of(groups, catalogue)
+    if not kinds and not remove:
+        raise ValueError(
+            "groups: give the kinds of nodes that can be added: a path, a text of YAML, or NodeGroup objects"
+        )
+    arguments = demanded(options_of(manifests, **options), manifests_of(demand, "demand"))
+    find = removal_of if remove else plan_of
+    return PlanResult.of(outside_any_loop(lambda: find(arguments, kinds, effort)))
+
+
+plan.__qualname__ = "kubesched.plan"

@@ -23,7 +23,7 @@ from kubesched.api.kinds import (
 )
 from kubesched.cluster.files import Manifest, ManifestError, Manifests, expand_workloads
 
-__all__ = ["MOST_SHARE", "AskedPod", "Question", "question_of"]
+__all__ = ["MOST_SHARE", "AskedPod", "Question", "as_created", "question_of"]
 
 #: Most pods of one kind in a copy of the mix.
 MOST_SHARE: Final = 10_000
@@ -137,7 +137,7 @@ def _named(asked: Iterable[AskedPod]) -> list[AskedPod]:
 def _asked(item: Manifest) -> AskedPod | None:
     """Return what is asked about by an object; None for an object that makes no pods."""
     if item.kind == PODS:
-        body = _template(item.data)
+        body = as_created(item.data)
         return AskedPod(item.name or "pod", item.namespace, 1, _copies(item, body, item.name or "pod"))
     if item.kind == CRON_JOBS:
         raise ManifestError(f"{item.source}: CronJob {item.name}: give its jobTemplate as a Job")
@@ -156,7 +156,7 @@ def _asked(item: Manifest) -> AskedPod | None:
             del one["spec"]["suspend"]
         pod = expand_workloads([Manifest(item.kind, one, item.source)]).objects[-1]
         name = item.name or "pod"
-        return AskedPod(f"{item.kind.kind}/{name}", item.namespace, share, _copies(item, _template(pod.data), name))
+        return AskedPod(f"{item.kind.kind}/{name}", item.namespace, share, _copies(item, as_created(pod.data), name))
     return None
 
 
@@ -169,7 +169,7 @@ def _share(item: Manifest, field: str) -> int:
     return value
 
 
-def _template(data: Mapping[str, Any]) -> dict[str, Any]:
+def as_created(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return a pod as it is created: without a node, a status, and what belongs to one pod only."""
     metadata = {key: value for key, value in data["metadata"].items() if key not in _OWN}
     annotations = metadata.get("annotations")
@@ -198,7 +198,7 @@ def _ordinals(item: Manifest) -> Maker:
         spec = {**(item.data.get("spec") or {}), "replicas": 1, "ordinals": {"start": _FIRST_ORDINAL + number}}
         made = expand_workloads([Manifest(item.kind, {**item.data, "spec": spec}, item.source)]).objects[1:]
         pod = made[-1]
-        data = _template(pod.data)
+        data = as_created(pod.data)
         data["metadata"]["name"] = pod.name
         return [one for one in made if one.kind == CLAIMS] + [Manifest(PODS, data, item.source)]
 

@@ -28,7 +28,7 @@ from ..embedded import Embedded
 from ..run.placement import Placing
 from .question import AskedPod
 
-__all__ = ["NeedsRunError", "RefusedPodError", "Trial", "TriedPod"]
+__all__ = ["NeedsRunError", "RefusedPodError", "Trial", "TriedPod", "admitted", "tried_pods"]
 
 _BINDER = "DefaultBinder"
 
@@ -41,34 +41,44 @@ class RefusedPodError(Exception):
     """Pod that the cluster's admission refuses. The text says why."""
 
 
-class TriedPod:
-    """Kind of pod in a trial: the admitted object, from which each copy differs by name and UID only."""
+def admitted(trial: Trial, asked: Manifest) -> Pod:
+    """Return a new pod as the cluster's admission leaves it.
 
-    def __init__(self, trial: Trial, asked: Manifest) -> None:
-        """Admit the pod.
+    Raises:
+        NeedsRunError: when a quota has to be charged.
+        RefusedPodError: when admission refuses the pod.
+    """
+    store = trial.embedded.store
+    if any(True for _ in store.table(RESOURCE_QUOTAS).items(asked.namespace)):
+        raise NeedsRunError(f"namespace {asked.namespace} has a ResourceQuota")
+    if ("", asked.namespace) not in store.table(NAMESPACES).objects:
+        raise RefusedPodError(f"namespace {asked.namespace} does not exist")
+    try:
+        pod: Pod = store.create(PODS, asked.namespace, asked.data, dry_run=True).typed
+    except ApiError as error:
+        raise RefusedPodError(str(error)) from None
+    return pod
+
+
+class TriedPod:
+    """Kind of pod in a trial, from which each copy differs by name and UID only."""
+
+    def __init__(self, trial: Trial, pod: Pod, *, lenient: bool = False) -> None:
+        """``pod`` is an admitted pod. ``lenient``: it will not be placed, so that claims do not matter.
 
         Raises:
-            NeedsRunError: see :mod:`.trial`.
-            RefusedPodError: when admission refuses the pod.
+            NeedsRunError, RefusedPodError: see :mod:`.trial`.
         """
-        store = trial.embedded.store
-        if any(True for _ in store.table(RESOURCE_QUOTAS).items(asked.namespace)):
-            raise NeedsRunError(f"namespace {asked.namespace} has a ResourceQuota")
-        if ("", asked.namespace) not in store.table(NAMESPACES).objects:
-            raise RefusedPodError(f"namespace {asked.namespace} does not exist")
-        try:
-            pod: Pod = store.create(PODS, asked.namespace, asked.data, dry_run=True).typed
-        except ApiError as error:
-            raise RefusedPodError(str(error)) from None
         self.pod = trial.view(pod) if trial.view is not None else pod
         self.info = PodInfo(self.pod)
         self.info.derive_all()
-        if self.pod.spec.resource_claims or any(
+        claims = self.pod.spec.resource_claims or any(
             one.persistent_volume_claim is not None or one.ephemeral is not None for one in self.info.storage
-        ):
+        )
+        if claims and not lenient:
             raise NeedsRunError("the pod uses claims")
         self._checked = False
-        self.placing = trial.placing_of(self.pod)
+        self.placing = trial.placing_of(self.pod, lenient=lenient)
         plugins = self.placing.framework.pre_enqueue_plugins.values()
         #: True if a PreEnqueue plugin holds such pods back, as for scheduling gates.
         self.is_held = any(plugin(self.info) is not None for plugin in plugins)
@@ -106,17 +116,17 @@ class Trial:
         self._placings: dict[str, Placing] = {}
         self._placed: list[tuple[TriedPod, PodInfo, Decision]] = []
 
-    def placing_of(self, pod: Pod) -> Placing:
-        """Return the placement by the pod's profile.
+    def placing_of(self, pod: Pod, *, lenient: bool = False) -> Placing:
+        """Return the placement by the pod's profile. ``lenient``: nothing will be placed.
 
         Raises:
             NeedsRunError: see :mod:`.trial`.
         """
         scheduler = self.embedded.scheduler
         name = pod.spec.scheduler_name
-        if scheduler.extenders:
+        if scheduler.extenders and not lenient:
             raise NeedsRunError("the configuration has extenders")
-        if pod.spec.scheduling_group is not None:
+        if pod.spec.scheduling_group is not None and not lenient:
             raise NeedsRunError("the pod belongs to a group")
         if name not in scheduler.profiles:
             known = ", ".join(scheduler.profiles)
@@ -129,14 +139,20 @@ class Trial:
         return self._placings[name]
 
     @contextmanager
+    def same_ties(self) -> Iterator[None]:
+        """Context that begins with the ties of a run at this moment; at its end they are as before."""
+        with ExitStack() as stack:
+            for profile in self.embedded.scheduler.profiles.values():
+                stack.enter_context(profile.search.aside())
+            yield
+
+    @contextmanager
     def begun(self, *, last: bool = False) -> Iterator[None]:
         """Context of the trial; at its end all pods are taken back, and ties are broken as if nothing had happened.
 
         After the ``last`` trial of a cluster that is then forgotten, they are left.
         """
-        with ExitStack() as stack:
-            for profile in self.embedded.scheduler.profiles.values():
-                stack.enter_context(profile.search.aside())
+        with self.same_ties():
             try:
                 yield
             finally:
@@ -176,4 +192,4 @@ def tried_pods(trial: Trial, asked: tuple[AskedPod, ...]) -> list[TriedPod]:
     Raises:
         NeedsRunError, RefusedPodError: see :class:`TriedPod`.
     """
-    return [TriedPod(trial, one.pod) for one in asked]
+    return [TriedPod(trial, admitted(trial, one.pod)) for one in asked]

@@ -6,7 +6,7 @@ batches that grow; a mix comes copy by copy, so that its order is kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -24,7 +24,7 @@ from ..inputs.storing import store_objects
 from ..run.simulation import Session
 from .question import Question
 
-__all__ = ["Counted", "count_by_run", "settled_start", "without_preemption"]
+__all__ = ["Counted", "count_by_run", "settled_start", "unqueued", "without_preemption"]
 
 #: Most pods that are created at once.
 _MOST_AT_ONCE: Final = 512
@@ -58,11 +58,19 @@ def without_preemption(config: KubeSchedulerConfiguration) -> KubeSchedulerConfi
     return replace(config, profiles=profiles)
 
 
-async def settled_start(session: Session) -> None:
-    """Let the cluster's own pods find their nodes: everything that happens at once, and a minute if more is under way."""
+def unqueued(pending: Iterable[Pending]) -> list[Pending]:
+    """Return explanations without the pods' places in the queue of a run."""
+    return [replace(one, queue=None) for one in pending]
+
+
+async def settled_start(session: Session, *, running: bool = False) -> None:
+    """Let the cluster's own pods find their nodes: everything that happens at once, and a minute if more is under way.
+
+    With ``running``, pods that have a node get a minute to run, too, as budgets count them only then.
+    """
     await session.quiet()
     scheduler, controllers = session.embedded.scheduler, session.embedded.controllers
-    if not scheduler.is_idle or (controllers is not None and controllers.next_timer() is not None):
+    if running or not scheduler.is_idle or (controllers is not None and controllers.next_timer() is not None):
         await session.until_settled(session.now + _START_SECONDS)
 
 
@@ -121,5 +129,5 @@ async def _batch(session: Session, question: Question, counted: Counted, size: i
         for pod in waiting:
             first.setdefault(by_key[pod.key], pod.key)
         counted.stopped = "full"
-        counted.stops = session.explain(list(first.values())).pending
+        counted.stops = unqueued(session.explain(list(first.values())).pending)
     return not waiting and not counted.refused

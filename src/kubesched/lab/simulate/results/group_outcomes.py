@@ -40,6 +40,8 @@ def group_outcomes(
     for pod in pods:
         if key := group_key(pod):
             members.setdefault(key, []).append(pod)
+            if key not in objects and (read := embedded.scheduler.informers.group_of(pod)) is not None:
+                objects[key] = read
     seen: dict[str, list[PodTimes]] = {key: [] for key in members}
     for one in times:
         if one.group:

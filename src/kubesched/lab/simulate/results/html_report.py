@@ -14,7 +14,7 @@ from .html_view import html_of, html_table
 from .result import Distribution, PodTimes, Result
 from .svg_charts import histogram, step_chart
 
-__all__ = ["notebook_view", "render_html"]
+__all__ = ["notebook_view", "page_of", "render_html"]
 
 #: Most pods listed in the page. Tables that can be saved have all of them.
 _MOST_PODS: Final = 500
@@ -40,13 +40,8 @@ def notebook_view(result: Result) -> str:
 
 def render_html(result: Result, title: str = "Simulation") -> str:
     """Return the page. All text is escaped."""
-    name = html.escape(title)
-    policy = "default-src 'none'; style-src 'unsafe-inline'"
-    return "".join(
+    content = "".join(
         (
-            f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{name}</title>',
-            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
-            f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head><body><h1>{name}</h1>',
             html_of(result),
             "<h2>Times</h2>",
             _times(result),
@@ -54,7 +49,23 @@ def render_html(result: Result, title: str = "Simulation") -> str:
             *_plots(result),
             "</div><h2>Pods</h2>",
             _pods(result.pods),
-            f"<p>kubesched, seed {result.seed}</p></body></html>\n",
+            f"<p>kubesched, seed {result.seed}</p>",
+        )
+    )
+    return page_of(title, content)
+
+
+def page_of(title: str, content: str) -> str:
+    """Return a page with a title, which is escaped, and a content, which is HTML."""
+    name = html.escape(title)
+    policy = "default-src 'none'; style-src 'unsafe-inline'"
+    return "".join(
+        (
+            f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{name}</title>',
+            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+            f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head><body><h1>{name}</h1>',
+            content,
+            "</body></html>\n",
         )
     )
 

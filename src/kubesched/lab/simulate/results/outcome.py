@@ -55,7 +55,8 @@ def outcome(
 ) -> Result:
     """Return the result of a run that ended at ``end``, in virtual seconds since the start."""
     pods = embedded.pods()
-    times = book.pods(lambda pod: embedded.scheduler.queue.views.get_pod(pod.name, pod.namespace))
+    scheduler = embedded.scheduler
+    times = book.pods(lambda pod: scheduler.queue.views.get_pod(pod.name, pod.namespace), scheduler.informers.seen)
     series, shares = course.finish(end, len(embedded.scheduler.cache.pods))
     missing = _missing_nodes(embedded, pods)
     lost = {key for item in missing for key in item.pods}
@@ -99,16 +100,14 @@ def outcome(
         pods=times,
         times=msgspec.structs.replace(run_times(times, end), resources=_with_goodput(shares, times, end)),
         series=series,
-        warnings=[
-            *(
-                f"node {item.node} does not exist, but pods are bound to it, which are not counted as placed: "
-                + ", ".join(item.pods[:_MOST_NAMES])
-                + (f" and {item.count - _MOST_NAMES:,} more" if item.count > _MOST_NAMES else "")
-                for item in missing
-            ),
-            *said_once(text for one in embedded.movers for text in one.problems),
-        ],
+        warnings=[*map(_missing_text, missing), *said_once(text for one in embedded.movers for text in one.problems)],
     )
+
+
+def _missing_text(item: MissingNode) -> str:
+    more = f" and {item.count - _MOST_NAMES:,} more" if item.count > _MOST_NAMES else ""
+    text = f"node {item.node} does not exist, but pods are bound to it, which are not counted as placed"
+    return f"{text}: {', '.join(item.pods[:_MOST_NAMES])}{more}"
 
 
 def _with_goodput(shares: Iterable[ResourceShare], pods: list[PodTimes], end: float) -> list[ResourceShare]:

@@ -142,15 +142,22 @@ class PodBook:
         return None if entry is None else entry.bound
 
     def evicted(self) -> dict[str, int]:
-        """Return the number of pods that were deleted or are going, but for preempted ones, by workload."""
+        """Return the number of pods that were deleted or are going, by workload; but for preempted and ended ones."""
         return Counter(
             entry.workload
             for entry in self._entries.values()
-            if not entry.preempted and (entry.removed is not None or entry.pod.metadata.deletion_timestamp is not None)
+            if not entry.preempted
+            and entry.finished is None
+            and (entry.removed is not None or entry.pod.metadata.deletion_timestamp is not None)
         )
 
-    def pods(self, queued: Callable[[Pod], QueuedPodInfo | None]) -> list[PodTimes]:
-        """Return all pods by creation, namespace and name. ``queued`` finds a waiting pod in the scheduling queue."""
+    def pods(
+        self, queued: Callable[[Pod], QueuedPodInfo | None], seen: Callable[[Pod], Pod] = lambda pod: pod
+    ) -> list[PodTimes]:
+        """Return all pods by creation, namespace and name. ``queued`` finds a waiting pod in the scheduling queue.
+
+        ``seen`` returns a pod as the scheduler sees it.
+        """
         found = []
         for entry in self._entries.values():
             pod = entry.pod
@@ -164,7 +171,7 @@ class PodBook:
                     namespace=pod.namespace,
                     name=pod.name,
                     workload=entry.workload,
-                    group=group_key(pod).partition("/")[2],
+                    group=group_key(seen(pod)).partition("/")[2],
                     node=pod.spec.node_name,
                     phase=pod.status.phase or "Pending",
                     created=entry.created,

@@ -136,12 +136,14 @@ class Session(AttemptObserver):
         )
         explainer = Explainer(self.embedded.scheduler, self.embedded.objects, live=True)
         evicted = [one for one in self._preemptions if not set(names).isdisjoint(one.victims)]
-        gone = {name for one in evicted for name in one.victims}
+        lacking = explainer.not_created(pods.values(), names=names)
         groups = {name for name in names if explainer.groups.knows(name)}
+        known = {*pods, *groups, *(name for one in evicted for name in one.victims), *(one.name for one in lacking)}
         return msgspec.structs.replace(
             explainer.explain(chosen, against, groups=groups, as_groups=not names),
             evicted=evicted,
-            absent=[name for name in names if name not in pods and name not in gone and name not in groups],
+            not_created=lacking,
+            absent=[name for name in names if name not in known],
         )
 
     def attempted(self, record: QueuedPodInfo) -> None:
@@ -210,7 +212,16 @@ class Session(AttemptObserver):
         left, following = len(self._arrivals), self._arrivals.next
         said = list(
             dict.fromkeys(
-                filter(None, (*self._later_remarks, self._endless, self._not_replaced(), *self._happenings.remarks()))
+                filter(
+                    None,
+                    (
+                        *self._later_remarks,
+                        self._endless,
+                        self._not_replaced(),
+                        self._bare_gone(),
+                        *self._happenings.remarks(),
+                    ),
+                )
             )
         )
         if following is None:
@@ -228,6 +239,14 @@ class Session(AttemptObserver):
         more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
         text = f"{sum(lost.values()):,} evicted or deleted pods of {names[0]}{more} are not replaced"
         return f"{text}: the controllers of workloads do not run without --controllers (in Python controllers=True)"
+
+    def _bare_gone(self) -> str:
+        """Return a remark about evicted pods that have no controller, in a run with events; "" for none."""
+        gone = self._book.evicted() if self._happenings.reports() else {}
+        count = sum(number for name, number in gone.items() if not name or name.startswith("Trace/"))
+        if not count:
+            return ""
+        return f"{count:,} evicted or deleted pods have no controller, such as pods of a table: nothing replaces them"
 
     @property
     def now(self) -> float:

@@ -79,6 +79,7 @@ async def simulate(
     recorder: Recorder | None = None,
     explain: Sequence[str] = (),
     expecting: Sequence[Manifest] = (),
+    more_controllers: Sequence[type[Controller]] = (),
     timer: Callable[[], float] | None = None,
     observers: Sequence[AttemptObserver] = (),
     at_end: Callable[[Store], Sequence[str]] = lambda store: (),
@@ -97,10 +98,10 @@ async def simulate(
     controllers of nodes run. ``remarks`` are the first warnings of the result: what the caller's configuration asks for
     and does not get. ``drive`` decides the end of the run instead. ``on_slow_plugin`` receives, in another thread, a
     text about each plugin that holds the run up for a second. ``recorder`` records the decisions, and is closed at the
-    end. ``explain`` are pods, as ``namespace/name``, that are explained at the end. ``expecting`` are objects that
-    ``drive`` will create: the controllers that they need run from the start. ``timer`` returns real seconds: each call
-    of a plugin is measured with it, for the result's ``plugin_times``. ``observers`` watch the attempts. ``at_end`` is
-    called with the store when the run has ended, and returns further warnings.
+        end. ``explain`` are pods, as ``namespace/name``, that are explained at the end. ``expecting`` are objects that
+    ``drive`` will create: the controllers that they need run from the start, and ``more_controllers`` too. ``timer``
+    returns real seconds: each call of a plugin is measured with it, for the result's ``plugin_times``. ``observers``
+    watch the attempts. ``at_end`` is called with the store when the run has ended, and returns further warnings.
 
     Where there are storage objects or pods with claims, the storage controllers run too; without any StorageClass
     there is the default one, ``standard``. Where there are claims of devices, slices or nodes annotated with devices,
@@ -143,7 +144,9 @@ async def simulate(
         event_cache_size=_EVENTS,
         event_refresh_seconds=math.inf,
         on_bind=session.bound,
-        controllers=ALL if controllers else _controllers(needs, steered=drive is not None, events=bool(events)),
+        controllers=ALL
+        if controllers
+        else [*_controllers(needs, steered=drive is not None, events=bool(events)), *more_controllers],
         stages=stages,
         extenders=extenders,
         observers=(session, *observers) if recorder is None else (session, *observers, recorder),

@@ -1,6 +1,6 @@
 """Cluster that does not move: its objects are stored and the scheduler sees them, but nothing is decided.
 
-Callers: ``kubesched explain`` and ``kubesched audit``.
+Callers: ``kubesched explain``, ``kubesched audit`` and ``kubesched diff``.
 """
 
 from __future__ import annotations
@@ -13,22 +13,29 @@ from dataclasses import dataclass
 import msgspec
 
 from kubesched.api.groups import GATES
-from kubesched.api.kinds import PODS
+from kubesched.api.kinds import PODS, RESOURCE_QUOTAS
+from kubesched.api.requests import pod_requests
 from kubesched.api.types import Pod
 from kubesched.base.said_once import said_once
 from kubesched.cluster.files import Manifest, ManifestError, Manifests
 from kubesched.cluster.store import Store
 from kubesched.explain import Explainer, Explanation
 from kubesched.explain.audit import Audit, Limits, audit_cluster
+from kubesched.explain.workloads import Workloads
 from kubesched.scheduler.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration
 from kubesched.scheduler.framework.registry import Registry
 
 from ..embedded import Embedded
 from ..inputs.intake import gather
 from ..inputs.storing import RefusedError, store_objects
+from ..results.course import Course, Shapes
+from ..results.outcome import outcome
+from ..results.pod_times import PodBook, amounts
+from ..results.result import Result
+from ..results.turnover import Turnover
 from .virtual_time import VirtualClock, run_virtual
 
-__all__ = ["Standing", "audit_standing", "explain_standing"]
+__all__ = ["Standing", "audit_standing", "explain_standing", "result_standing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +94,49 @@ async def _explain(
         known = {node.name for node in embedded.nodes()}
         explainer = Explainer(embedded.scheduler, embedded.objects)
         groups = [name for name in names if explainer.groups.knows(name)]
+        lacking = explainer.not_created(pods.values(), namespace, names)
+        known_names = {*pods, *groups, *(one.name for one in lacking)}
+        absent = [name for name in names if name not in known_names]
         document = explainer.explain(wanted, against, on_progress, groups=groups, as_groups=not names)
-        absent = [name for name in names if name not in pods and name not in groups]
         return Standing(
-            document=msgspec.structs.replace(document, absent=absent),
+            document=msgspec.structs.replace(document, absent=absent, not_created=lacking),
             unknown_nodes=[name for name in against if name not in known],
             warnings=warnings,
         )
+
+
+def result_standing(
+    manifests: Manifests,
+    *,
+    registry: Registry,
+    config: KubeSchedulerConfiguration,
+    gates: FeatureGates = DEFAULT_GATES,
+) -> Result:
+    """Return a cluster as it stands in the form of a simulation's result: a run of a single moment.
+
+    Must not be called inside a running event loop.
+
+    Raises:
+        ManifestError: when an object cannot be used.
+        ConfigError: when a profile cannot be built.
+    """
+
+    async def looked_at() -> Result:
+        books: list[PodBook] = []
+
+        def follow(embedded: Embedded) -> None:
+            workloads = Workloads(embedded.objects)
+            books.append(PodBook(lambda: 0.0, embedded.clock.now(), workloads.of, Turnover(lambda workload: None)))
+            embedded.store.follow(books[0].changed)
+
+        async with _standing(manifests, registry, config, gates, follow) as (embedded, warnings):
+            scheduler = embedded.scheduler
+            pods = [amounts(pod_requests(pod)) for pod in embedded.pods()]
+            course = Course(scheduler.cache.table, scheduler.metrics.pending_pods, Shapes(pods))
+            found = outcome(embedded, books[0], course, 0.0, seed=0, stopped="settled", refused=[])
+            return msgspec.structs.replace(found, warnings=[*warnings, *found.warnings])
+
+    return run_virtual(looked_at())
 
 
 def audit_standing(
@@ -134,9 +177,13 @@ def audit_standing(
 
 @asynccontextmanager
 async def _standing(
-    manifests: Manifests, registry: Registry, config: KubeSchedulerConfiguration, gates: FeatureGates
+    manifests: Manifests,
+    registry: Registry,
+    config: KubeSchedulerConfiguration,
+    gates: FeatureGates,
+    prepare: Callable[[Embedded], None] = lambda embedded: None,
 ) -> AsyncIterator[tuple[Embedded, list[str]]]:
-    """Context with the cluster, its scheduler, and remarks about the input.
+    """Context with the cluster, its scheduler, and remarks about the input. ``prepare`` gets it while it is empty.
 
     Raises:
         ManifestError: when an object cannot be used.
@@ -145,8 +192,9 @@ async def _standing(
     intake = gather(manifests, features=gates.among(GATES))
     clock = VirtualClock(asyncio.get_running_loop())
     embedded = Embedded(config, registry, clock=clock, gates=gates, kubelets=False)
+    prepare(embedded)
     try:
-        objects = list(intake.everything())
+        objects = sorted(intake.everything(), key=_turn)
         refused = store_objects(embedded.store, objects)
     except RefusedError as error:
         raise ManifestError(*error.problems) from None
@@ -157,6 +205,13 @@ async def _standing(
         yield embedded, list(said_once([*intake.warnings, *(f"{item.source}: {item.message}" for item in refused)]))
     finally:
         await embedded.stop()
+
+
+def _turn(item: Manifest) -> int:
+    """Place of an object among those that are stored: quotas come after pods that are there, and before new ones."""
+    if item.kind == RESOURCE_QUOTAS:
+        return 1
+    return 2 if item.kind == PODS and not item.data.get("status") else 0
 
 
 def _mark_deleted(store: Store, objects: Iterable[Manifest]) -> None:

@@ -23,7 +23,7 @@ from ...nodes.podinfo import AffinityTerm
 from ...nodes.term_index import CarriedTerm
 from ..compiled_constraints import CompiledConstraints
 from ..topology_constraints import HARD, SOFT
-from .words import always, as_label_selector, compiled_text, listed, selector_text
+from .words import MOST_APART, always, as_label_selector, compiled_text, listed, selector_text
 
 __all__ = ["near_and_far", "spreading"]
 
@@ -53,6 +53,12 @@ def spreading(pod: PodInfo, compiled: CompiledConstraints | None) -> Iterator[De
         return
     own = pod.spec.topology_spread_constraints
     hard = [(place, item) for place, item in enumerate(own) if item.when_unsatisfiable == HARD]
+    if len(hard) > MOST_APART:
+        drop = Change.of_spec(
+            "drop all topologySpreadConstraints", lambda spec: replace(spec, topology_spread_constraints=())
+        )
+        yield Demand(always(f"{len(hard):,} required topologySpreadConstraints"), drop)
+        return
     for number, constraint in enumerate(compiled.constraints):
         counts = _spread_counts(compiled, number)
         text = _spread_text(compiled, number, counts)
@@ -140,6 +146,10 @@ def near_and_far(pod: PodInfo, nodes: NodeTable) -> Iterator[Demand]:
     """The anti-affinity of other pods to this one; and each required term of its own affinity and anti-affinity."""
     yield from _others(pod, nodes)
     terms = pod.affinity_terms
+    if len(terms.required) > MOST_APART:
+        yield _all_terms("affinity", "pod_affinity", len(terms.required))
+    if len(terms.required_anti) > MOST_APART:
+        yield _all_terms("anti-affinity", "pod_anti_affinity", len(terms.required_anti))
     for raw, term in _terms(pod, "pod_affinity", terms.required):
         to = f"affinity to pods with {selector_text(raw.label_selector)}"
         there = _Domains.matching(nodes, term)
@@ -155,9 +165,22 @@ def near_and_far(pod: PodInfo, nodes: NodeTable) -> Iterator[Demand]:
 def _terms(
     pod: PodInfo, field: str, compiled: Sequence[AffinityTerm]
 ) -> Iterator[tuple[PodAffinityTerm, AffinityTerm]]:
-    """The required terms of ``pod_affinity`` or ``pod_anti_affinity``, as written and compiled."""
-    rules = getattr(pod.spec.affinity, field, None)
+    """The required terms of ``pod_affinity`` or ``pod_anti_affinity``, as written and compiled; none when they are many."""
+    rules = getattr(pod.spec.affinity, field, None) if len(compiled) <= MOST_APART else None
     return zip(rules.required if rules is not None else (), compiled, strict=False)
+
+
+def _all_terms(word: str, field: str, count: int) -> Demand:
+    """All required terms of ``pod_affinity`` or ``pod_anti_affinity`` as one demand."""
+    text = f"{word} with {count:,} required terms"
+    return Demand(always(text), Change.of_spec(f"drop all required terms of the {word}", partial(_without_all, field)))
+
+
+def _without_all(field: str, spec: PodSpec) -> PodSpec:
+    affinity = spec.affinity
+    assert affinity is not None
+    changed = replace(getattr(affinity, field), required_during_scheduling_ignored_during_execution=())
+    return replace(spec, affinity=replace(affinity, **{field: changed}))
 
 
 def _drop(to: str, field: str, raw: PodAffinityTerm) -> Change:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
+from heapq import nsmallest
 from typing import Final
 
 import numpy as np
@@ -26,7 +27,7 @@ from ...framework.question import RowArray
 from ...nodes import NodeTable, PodInfo
 from ...nodes.columns import ABSENT
 from ...nodes.podinfo import WILDCARD_IP
-from .words import always, listed, requirement_text
+from .words import MOST_APART, always, listed, requirement_text
 
 __all__ = ["cordons", "labels", "node_name", "ports", "taints"]
 
@@ -86,18 +87,28 @@ def labels(pod: PodInfo, nodes: NodeTable) -> Iterator[Demand]:
     demand.
     """
     spec = pod.spec
-    for key, value in sorted((spec.node_selector or {}).items()):
+    selected = spec.node_selector or {}
+    if len(selected) > MOST_APART:
+        shown = [f"{key}={value}" for key, value in nsmallest(_MOST_LISTED, selected.items())]
+        drop = Change.of_spec("drop the whole nodeSelector", lambda spec: replace(spec, node_selector=None))
+        yield Demand(always(f"nodeSelector with {len(selected):,} labels: {listed(shown, len(selected))}"), drop)
+        selected = {}
+    for key, value in sorted(selected.items()):
         text = f"nodeSelector {key}={value}: {_values(nodes, key)}"
         yield Demand(always(text), Change.of_spec(f"drop nodeSelector {key}={value}", partial(_without_label, key)))
     affinity = spec.affinity.node_affinity if spec.affinity is not None else None
     required = affinity.required if affinity is not None else None
     if required is None:
         return
-    if len(required.node_selector_terms) != 1:
-        text = f"node affinity with {len(required.node_selector_terms)} terms, of which none matches"
+    terms = required.node_selector_terms
+    apart = len(terms) == 1 and len(terms[0].match_expressions) + len(terms[0].match_fields) <= MOST_APART
+    if not apart:
+        count = sum(len(term.match_expressions) + len(term.match_fields) for term in terms)
+        many = f"{len(terms):,} terms" if len(terms) != 1 else f"{count:,} requirements"
+        text = f"node affinity with {many}, of which none matches" if len(terms) != 1 else f"node affinity with {many}"
         yield Demand(always(text), Change.of_spec("drop the required node affinity", partial(_with_terms, ())))
         return
-    (term,) = required.node_selector_terms
+    (term,) = terms
     for requirement in term.match_expressions:
         yield _requirement(requirement, f": {_values(nodes, requirement.key)}")
     for requirement in term.match_fields:

@@ -10,14 +10,14 @@ from typing import Final
 import numpy as np
 from msgspec.structs import replace
 
-from kubesched.api.requests import CPU
+from kubesched.api.requests import CPU, MEMORY
 from kubesched.api.types import Container, PodSpec, ResourceRequirements
 
 from ...framework.demand import Amounts, Change, Demand
 from ...framework.question import IntArray, RowArray
 from ...nodes import NodeInfo, NodeTable, PodInfo
 from ...nodes.node_table import PODS_ROW
-from .words import amount_text, listed
+from .words import MOST_APART, always, amount_text, listed
 
 __all__ = ["amounts", "ask_less"]
 
@@ -30,9 +30,14 @@ def amounts(pod: PodInfo, nodes: NodeTable, wanted: Mapping[str, int], delegated
 
     A ``delegated`` resource that a node does not list is not lacking there, because DynamicResources allocates it.
     """
-    for resource, amount in wanted.items():
-        if amount <= 0:
-            continue
+    asked = [(resource, amount) for resource, amount in wanted.items() if amount > 0]
+    apart = asked if len(asked) <= MOST_APART else [one for one in asked if one[0] in (CPU, MEMORY)]
+    rest = [resource for resource, _ in asked if len(asked) > MOST_APART and resource not in (CPU, MEMORY)]
+    if rest:
+        shown = rest[:_MOST_USERS]
+        drop = Change.of_spec("ask for cpu and memory only", partial(_with_plain, pod))
+        yield Demand(always(f"{len(rest):,} resources besides cpu and memory: {listed(shown, len(rest))}"), drop)
+    for resource, amount in apart:
         less = partial(ask_less, pod, resource)
         lacking = partial(_lacking, nodes, resource, amount, resource in delegated)
         yield Demand(partial(_text, nodes, resource, amount), less(amount), amounts=Amounts(amount, lacking, less))
@@ -104,6 +109,19 @@ def _with_request(pod: PodInfo, resource: str, amount: int, spec: PodSpec) -> Po
     return replace(
         spec,
         containers=(_asking(first, requests), *(_asking(other, {}) for other in others)),
+        init_containers=tuple(_asking(container, {}) for container in spec.init_containers),
+        overhead={},
+        resources=None,
+    )
+
+
+def _with_plain(pod: PodInfo, spec: PodSpec) -> PodSpec:
+    """The spec without requests but for cpu and memory."""
+    kept = {name: amount for name, amount in _totals(pod).items() if name in (CPU, MEMORY)}
+    first, *others = spec.containers
+    return replace(
+        spec,
+        containers=(_asking(first, kept), *(_asking(other, {}) for other in others)),
         init_containers=tuple(_asking(container, {}) for container in spec.init_containers),
         overhead={},
         resources=None,

@@ -21,10 +21,12 @@ def volumes(
     pod: PodInfo,
     about: Callable[[Volume], Callable[[RowArray], str]],
     holders: Callable[[Volume, int], Iterable[tuple[NodeInfo, PodInfo]]] = lambda volume, row: (),
+    weaker: Callable[[Volume], Iterable[Change]] = lambda volume: (),
 ) -> Iterator[Demand]:
     """Each volume with storage behind it.
 
-    ``about`` returns the text of its numbers at some rows. ``holders`` returns the pods that stand in its way at a row.
+    ``about`` returns the text of its numbers at some rows. ``holders`` returns the pods that stand in its way at a row,
+    ``weaker`` smaller changes than to do without it.
     """
     for volume in pod.spec.volumes:
         if not volume.has_storage:
@@ -33,7 +35,7 @@ def volumes(
         name = f"{volume.name} (claim {claim.claim_name})" if claim is not None else volume.name
         change = Change.of_spec(f"do without the volume {name}", partial(_without_volume, volume.name))
         text = partial(_volume_text, name, about(volume))
-        yield Demand(text, change, holders=partial(holders, volume))
+        yield Demand(text, change, tuple(weaker(volume)), holders=partial(holders, volume))
 
 
 def _volume_text(name: str, about: Callable[[RowArray], str], rows: RowArray) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from kubesched.api.quantity import format_bytes, format_milli
 from kubesched.api.requests import CPU, EPHEMERAL_STORAGE, MEMORY
@@ -12,6 +13,7 @@ from kubesched.api.types import LabelSelector, LabelSelectorRequirement, NodeSel
 from ...framework.question import RowArray
 
 __all__ = [
+    "MOST_APART",
     "always",
     "amount_text",
     "as_label_selector",
@@ -21,6 +23,9 @@ __all__ = [
     "requirement_text",
     "selector_text",
 ]
+
+#: Most labels, requirements or terms of a pod that are demands of their own; more of them are one demand.
+MOST_APART: Final = 20
 
 
 def always(text: str) -> Callable[[RowArray], str]:

@@ -18,13 +18,14 @@ from .manager import DeviceManager
 
 __all__ = ["DeviceHolders"]
 
-#: Most pods of other nodes that are named for one request.
+#: Most devices of a request whose holders are looked for.
 _MOST: Final = 64
 
 
 class _Surveys(Protocol):
     """Surveys of nodes, as far as they are read here."""
 
+    def kind(self, row: int) -> int: ...
     def of(
         self, rows: RowArray, claim: str, requests: Callable[[str], bool]
     ) -> Sequence[tuple[str, Sequence[Survey]]]: ...
@@ -37,22 +38,26 @@ class DeviceHolders:
         self._surveys = surveys
         self._manager = manager
         self._nodes = nodes
+        #: Devices in use that a request lacks, by claim, request and kind of node.
+        self._wanted: dict[tuple[str, str, int], list[DeviceID]] = {}
 
     def at(self, claim: str, request: str, row: int) -> list[tuple[NodeInfo, PodInfo]]:
         """The pods that use devices which a node reaches and a request of a claim lacks there."""
 
-        def concerns(name: str) -> bool:
-            return name == request or name.partition("/")[0] == request
-
-        surveys = [one for _, mine in self._surveys.of(np.array([row], np.intp), claim, concerns) for one in mine]
+        place = (claim, request, self._surveys.kind(row))
+        if place not in self._wanted:
+            surveys = self._surveys.of(np.array([row], np.intp), claim, lambda name: name.partition("/")[0] == request)
+            self._wanted[place] = [device for _, mine in surveys for one in mine for device in one.holders][:_MOST]
+        if not self._wanted[place]:
+            return []
         here = self._nodes.info(row)
-        found: dict[str, tuple[NodeInfo, PodInfo]] = {}
-        for device in [device for one in surveys for device in one.holders][:_MOST]:
+        found = {one.uid: (here, one) for one in here.pods.values() if _may_hold(one)}
+        # Nodes in equal states share one survey, so a device of one node may be another node's.
+        for device in self._wanted[place]:
             for holder in self._by_device.get(device, ()):
-                # Nodes in equal states share one survey, so a device may be that of another node.
-                if not _is_of_one_node(holder) or any(node is here for node, _ in self.users(holder, row)):
+                if not _is_of_one_node(holder):
                     found.update((pod.uid, (node, pod)) for node, pod in self.users(holder, row))
-        return list(found.values())[:_MOST]
+        return list(found.values())[: 2 * _MOST]
 
     def users(self, claim: ResourceClaim, row: int) -> Iterator[tuple[NodeInfo, PodInfo]]:
         """The pods on nodes that a claim is reserved for."""
@@ -75,11 +80,13 @@ class DeviceHolders:
     def _places(self) -> dict[str, tuple[NodeInfo, PodInfo]]:
         """The pods on nodes that have claims, by UID."""
         return {
-            pod.uid: (node, pod)
-            for node in self._nodes.all_infos()
-            for pod in node.pods.values()
-            if pod.spec.resource_claims or pod.fit_requests.scalars
+            pod.uid: (node, pod) for node in self._nodes.all_infos() for pod in node.pods.values() if _may_hold(pod)
         }
+
+
+def _may_hold(pod: PodInfo) -> bool:
+    """True if a pod may have claims, its own or one for extended resources."""
+    return bool(pod.spec.resource_claims or pod.fit_requests.scalars)
 
 
 def _is_of_one_node(claim: ResourceClaim) -> bool:

@@ -69,6 +69,10 @@ class Surveys:
                 found.append((self._nodes.info(int(rows[place])).name, mine))
         return found
 
+    def kind(self, row: int) -> int:
+        """Number of the kind of a row's node; -1 where nothing is known."""
+        return int(self._kind_of[row])
+
     def of_class(self, class_name: str, rows: RowArray) -> tuple[IntArray, IntArray]:
         """Free and matching devices of a class at some rows, int64[len(rows)]; plenty where nothing is asked of devices."""
         counts = np.full((2, len(self._kinds) + 1), PLENTY, np.int64)

@@ -9,11 +9,13 @@ Source: rules/groups §15.3 to §15.6.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from kubesched.api.groups import MODE_POD_GROUP, PodGroup
+from kubesched.api.tombstone import DeletedFinalStateUnknown
 
 from ...framework.status import Status
 from ...nodes import NodeTable
@@ -23,7 +25,7 @@ from ...nodes.removal import Removal
 from .budgets import Budgets
 from .importance import start_of
 
-__all__ = ["Unit", "select_victims", "units"]
+__all__ = ["Unit", "WholeGroups", "select_victims", "units"]
 
 #: Function that tries the group as things are. It returns None if the group fits.
 Simulate = Callable[[], Awaitable[Status | None]]
@@ -49,6 +51,44 @@ class Unit:
         first = self.pods[0]
         in_group = first.spec.scheduling_group is not None
         return -self.priority, not in_group, -len(self.pods) if in_group else 0, start_of(first, now)
+
+
+class WholeGroups:
+    """Priorities of the PodGroup objects whose members are evicted together; a handler of their changes."""
+
+    def __init__(self) -> None:
+        self._priority: dict[str, int] = {}
+        self._number: Counter[int] = Counter()
+
+    def has_below(self, priority: int) -> bool:
+        """Return True if any of the groups has a lower priority."""
+        return any(one < priority for one in self._number)
+
+    def on_add(self, obj: PodGroup, is_initial: bool) -> None:
+        self._put(obj)
+
+    def on_update(self, old: PodGroup, new: PodGroup) -> None:
+        self._put(new)
+
+    def on_delete(self, obj: Any) -> None:
+        self._drop(obj.key if isinstance(obj, DeletedFinalStateUnknown) else _key(obj))
+
+    def _put(self, group: PodGroup) -> None:
+        self._drop(_key(group))
+        if group.spec.disruption_mode == MODE_POD_GROUP:
+            self._priority[_key(group)] = group.priority
+            self._number[group.priority] += 1
+
+    def _drop(self, key: str) -> None:
+        priority = self._priority.pop(key, None)
+        if priority is not None:
+            self._number[priority] -= 1
+            if not self._number[priority]:
+                del self._number[priority]
+
+
+def _key(group: PodGroup) -> str:
+    return f"{group.metadata.namespace}/{group.metadata.name}"
 
 
 def units(table: NodeTable, groups: Mapping[str, PodGroup], own: str) -> list[Unit]:

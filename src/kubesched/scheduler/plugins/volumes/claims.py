@@ -6,7 +6,8 @@ concern any storage plugin. Most pods have none. Source: rules/volumes §1.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import Any, Final, NamedTuple
 
 from kubesched.api.kinds import CLAIMS, CSI_DRIVERS, CSI_NODES, STORAGE_CLASSES, VOLUMES, Kind
@@ -14,8 +15,9 @@ from kubesched.api.storage import PersistentVolumeClaim, class_of
 
 from ...framework.interface import Handle
 from ...nodes.podinfo import PodInfo
+from ..assume_cache import AssumeCache
 
-__all__ = ["ClaimUse", "NotFoundError", "Storage", "claim_uses", "ownership_problem", "uses_claim"]
+__all__ = ["ClaimUse", "NotFoundError", "Storage", "StorageWhatIf", "claim_uses", "ownership_problem", "uses_claim"]
 
 
 class NotFoundError(Exception):
@@ -62,6 +64,42 @@ def ownership_problem(pod: PodInfo, claim: PersistentVolumeClaim) -> str:
     return f"PVC {meta.namespace}/{meta.name} was not created for pod {pod.namespace}/{pod.name} (pod is not owner)"
 
 
+class StorageWhatIf:
+    """Changed storage objects that count within a block, for explanations; one of a scheduler, see :meth:`of`.
+
+    Attributes:
+        objects: the changed objects, by plural and key.
+        claims: the claims in their assumed versions, if some plugin keeps them.
+    """
+
+    def __init__(self) -> None:
+        self.objects: dict[tuple[str, str], Any] = {}
+        self.claims: AssumeCache[PersistentVolumeClaim] | None = None
+
+    @classmethod
+    def of(cls, handle: Handle) -> StorageWhatIf:
+        """Return the one of a scheduler."""
+        found: StorageWhatIf = handle.shared("storage what-if", cls)
+        return found
+
+    @contextmanager
+    def changed(self, kind: Kind, key: str, change: Callable[[Any], Any], now: Any) -> Iterator[None]:
+        """Let a changed object count within the block in place of ``now``, which may be changed itself."""
+        place = (kind.plural, key)
+        before = self.objects.get(place)
+        with ExitStack() as stack:
+            if kind == CLAIMS and self.claims is not None and self.claims.find(key) is not None:
+                stack.enter_context(self.claims.what_if(key, change))
+            self.objects[place] = change(before if before is not None else now)
+            try:
+                yield
+            finally:
+                if before is None:
+                    del self.objects[place]
+                else:
+                    self.objects[place] = before
+
+
 class Storage:
     """Lookup of storage objects through a plugin's handle. An absent object raises :class:`NotFoundError`."""
 
@@ -70,6 +108,7 @@ class Storage:
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
+        self.what_if = StorageWhatIf.of(handle)
 
     def objects(self, kind: Kind) -> Mapping[str, Any]:
         """Return all objects of a watched kind by key."""
@@ -81,14 +120,16 @@ class Storage:
         Raises:
             NotFoundError: when there is no such object.
         """
-        obj = self._handle.informed(kind.plural).get(f"{namespace}/{name}" if namespace else name)
+        obj = self.find(kind, name, namespace)
         if obj is None:
             raise NotFoundError(kind, name)
         return obj
 
     def find(self, kind: Kind, name: str, namespace: str = "") -> Any:
         """Return an object of a watched kind, or None."""
-        return self._handle.informed(kind.plural).get(f"{namespace}/{name}" if namespace else name)
+        key = f"{namespace}/{name}" if namespace else name
+        changed = self.what_if.objects.get((kind.plural, key)) if self.what_if.objects else None
+        return changed if changed is not None else self._handle.informed(kind.plural).get(key)
 
     def class_of(self, claim: PersistentVolumeClaim) -> Any:
         """Return the StorageClass of a claim; None when the claim names none.

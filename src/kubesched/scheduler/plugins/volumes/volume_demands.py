@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Final
 
 from kubesched.api.kinds import CLAIMS, VOLUMES
 from kubesched.api.storage import PersistentVolume, PersistentVolumeClaim, class_of
 from kubesched.api.types import Volume
 
-from ...framework.demand import Demand
+from ...framework.demand import Change, Demand
 from ...framework.question import RowArray
 from ...nodes import NodeInfo, NodeTable, PodInfo
 from ...nodes.disks import conflicts
 from ..demands import storage
 from ..demands.words import always, counted, listed, requirement_text
 from .attached_volumes import AttachedVolumes
+from .claim_changes import claim_changes
 from .claims import Storage
 from .countable import ClaimNotFoundError, CountingError
 
@@ -36,6 +38,11 @@ def _claim_of(found: Storage, pod: PodInfo, volume: Volume) -> PersistentVolumeC
         return None
     claim: PersistentVolumeClaim | None = found.find(CLAIMS, name, pod.namespace)
     return claim
+
+
+def _weaker(found: Storage, pod: PodInfo, volume: Volume) -> Iterable[Change]:
+    claim = _claim_of(found, pod, volume)
+    return claim_changes(found, claim) if claim is not None else ()
 
 
 # -- limits ------------------------------------------------------------------------------------------------
@@ -85,7 +92,7 @@ def zoned_volumes(
         where = " and ".join(f"{key} {' or '.join(values)}" for key, values in places(bound))
         return always(f"{name} is in {where}" if where else "")
 
-    return storage.volumes(pod, about)
+    return storage.volumes(pod, about, weaker=partial(_weaker, found, pod))
 
 
 def bound_volumes(pod: PodInfo, found: Storage) -> Iterable[Demand]:
@@ -104,7 +111,7 @@ def bound_volumes(pod: PodInfo, found: Storage) -> Iterable[Demand]:
             return always(f"bound to {name}, which does not exist")
         return always(f"bound to {name}{_affinity_text(bound)}")
 
-    return storage.volumes(pod, about)
+    return storage.volumes(pod, about, weaker=partial(_weaker, found, pod))
 
 
 def _affinity_text(bound: PersistentVolume) -> str:
@@ -137,7 +144,7 @@ def unshared_volumes(pod: PodInfo, found: Storage, nodes: NodeTable) -> Iterable
         by = [f"{other.pod.key} on {node.name}" for node, other in users.get(keys[volume.name], ())]
         return always(f"only one pod may use it, and {listed(by[:_MOST], len(by))} does" if by else "")
 
-    return storage.volumes(pod, about, holders)
+    return storage.volumes(pod, about, holders, partial(_weaker, found, pod))
 
 
 def _users_of(nodes: NodeTable, claims: set[str]) -> dict[str, list[tuple[NodeInfo, PodInfo]]]:

@@ -11,6 +11,7 @@ from kubesched.api.storage import PersistentVolumeClaim, class_of
 
 from ...framework.interface import Handle
 from ..assume_cache import AssumeCache
+from .claims import StorageWhatIf
 from .reservations import Reservation
 from .volume_cache import VolumeCache
 from .volume_pool import Pools
@@ -30,6 +31,7 @@ class VolumeState:
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
         self.cache = VolumeCache(handle)
+        StorageWhatIf.of(handle).claims = self.cache.claims
         self.pools = Pools(self.cache)
         self.reservations: dict[str, Reservation] = {}
 

@@ -1,0 +1,74 @@
+"""``kubesched plan``: which nodes to buy, and which can go; see :func:`.arguments.planning.plan`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from contextlib import nullcontext, redirect_stdout
+
+import msgspec
+
+from kubesched.api.yamltext import to_yaml
+from kubesched.base.large_json import as_text, large_json
+from kubesched.cluster.files import Manifests, load_manifests
+from kubesched.lab.node_groups import NodeGroup, groups_of_flags, read_catalogue, read_node_groups
+from kubesched.lab.simulate.inputs.workload_table import read_table
+from kubesched.lab.simulate.planning.plan import demanded, plan_of
+from kubesched.lab.simulate.planning.plan_text import plan_lines
+from kubesched.lab.simulate.planning.removing import removal_of
+
+from .console import print_lines, progress_bar, terminal_width, warn, write
+from .errors import CliError
+from .planning_input import arguments_of
+
+__all__ = ["run"]
+
+
+def run(options: argparse.Namespace) -> int:
+    groups = _groups(options)
+    demand = _demand(options)
+    arguments = demanded(arguments_of(options, hollow=bool(demand.objects)), demand)
+    is_document = options.output in ("json", "yaml")
+    # Output of plugins must not be part of a document.
+    aside = redirect_stdout(sys.stderr) if is_document else nullcontext()
+    find = removal_of if options.remove else plan_of
+    with progress_bar("choices simulated", quiet=options.quiet) as bar, aside:
+        found = find(arguments, groups, options.effort, lambda done: bar.update(done, 0))
+    for remark in found.warnings:
+        if remark not in arguments["registry"].problems:  # printed when plugins were loaded
+            warn(remark)
+    if options.output == "json":
+        write(large_json(found, indent=2).decode() + "\n")
+    elif options.output == "yaml":
+        write(to_yaml(as_text(msgspec.to_builtins(found)), sort_keys=False))
+    else:
+        print_lines(plan_lines(found, wide=options.wide or options.output == "wide", width=terminal_width()))
+    return 0
+
+
+def _groups(options: argparse.Namespace) -> list[NodeGroup]:
+    """Return the node groups of the options.
+
+    Raises:
+        CliError: when there are none, although nodes are to be added.
+        ManifestError: for files that cannot be used.
+    """
+    catalogue = read_catalogue(options.catalogue) if options.catalogue is not None else {}
+    groups = read_node_groups(options.node_groups, catalogue) if options.node_groups else []
+    if options.group:
+        groups += groups_of_flags(options.group, catalogue)
+    names = [group.name for group in groups]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise CliError(f"node group {', '.join(sorted(twice))}: is given twice; give one of them another name")
+    if not groups and not options.remove:
+        text = "--node-groups FILE, or --group MIN:MAX:NAME with --catalogue FILE"
+        raise CliError(f"give the kinds of nodes that can be added: {text}", code=2)
+    return groups
+
+
+def _demand(options: argparse.Namespace) -> Manifests:
+    demand = load_manifests([path for group in options.filename for path in group], lenient=True)
+    for path in options.demand:
+        with demand.collecting():
+            demand.objects += read_table(path)
+    return demand

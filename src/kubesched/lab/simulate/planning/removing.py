@@ -1,0 +1,336 @@
+"""Which nodes can go: a set whose pods all find other nodes, with the drains in their order, verified by a run.
+
+Nodes are tried one after another by the scheduling cycle, the dearest and emptiest first. Then all of them are drained in a
+run of the whole cluster, with evictions and budgets; a node whose drain fails stays, and the others are drained again. In a
+small cluster all sets are looked at, those that save most first.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from kubesched.api.kinds import NODES
+from kubesched.api.types import Node, Pod
+from kubesched.base.collector import collector_off
+from kubesched.cluster.controllers import Budgets
+from kubesched.scheduler.config import DEFAULT_GATES, FeatureGates
+from kubesched.scheduler.nodes.podinfo import PodInfo
+
+from ...node_groups import NodeGroup, members
+from ..embedded import Embedded
+from ..results.result import Stopped
+from ..run.simulation import Session, simulate
+from ..run.virtual_time import run_virtual
+from .buying import EFFORT
+from .capacity import QUIET, sizes_of
+from .drains import Drained, drained, keeps, movable
+from .plan_report import KeptNode, Plan, Removal
+from .trial import NeedsRunError, RefusedPodError, Trial, TriedPod
+from .whole_run import settled_start
+
+__all__ = ["removal_of"]
+
+#: Most nodes of which all sets are looked at, and runs for that.
+_FEW_NODES: Final = 8
+_MOST_RUNS: Final = 300
+#: Most runs in which failing nodes are taken out.
+_MOST_REPAIRS: Final = 5
+
+
+def removal_of(
+    arguments: Mapping[str, Any],
+    groups: Sequence[NodeGroup] = (),
+    effort: int = EFFORT,
+    on_progress: Callable[[int], None] = lambda done: None,
+) -> Plan:
+    """Return a plan with the nodes that can go. Groups have the prices, and the least numbers of their nodes.
+
+    ``effort`` is the number of placements after which the search ends with the nodes that it has.
+    Must not be called inside a running event loop.
+
+    Raises:
+        ManifestError, ConfigError, TaskCrashedError: see :func:`..run.simulation.simulate`.
+        PluginFailedError: when a plugin fails.
+    """
+    found: list[Plan] = []
+
+    async def drive(session: Session) -> Stopped:
+        await settled_start(session, running=True)
+        search = _Removing(session.embedded, arguments, groups, effort, on_progress)
+        count, pods, _ = sizes_of(session.embedded)
+        removal = search.found()
+        found.append(Plan(removal=removal, runs=search.runs, verified=True, cluster_nodes=count, cluster_pods=pods))
+        return "settled"
+
+    with collector_off():
+        given = {**arguments, **QUIET, "drive": drive, "more_controllers": (Budgets,)}
+        result = run_virtual(simulate(**given))
+    return msgspec.structs.replace(found[0], warnings=list(result.warnings), seed=int(arguments.get("seed", 0)))
+
+
+class _Removing:
+    def __init__(
+        self,
+        embedded: Embedded,
+        arguments: Mapping[str, Any],
+        groups: Sequence[NodeGroup],
+        effort: int,
+        on_progress: Callable[[int], None],
+    ) -> None:
+        self.embedded, self.arguments, self.effort, self.on_progress = embedded, arguments, effort, on_progress
+        nodes = [item.data() for item in embedded.store.table(NODES).items()]
+        belongs = members(groups, nodes)
+        self.group_of = {name: group for group in groups for name in belongs[group.name]}
+        #: Number of nodes of each group that may go.
+        self.spare = {group.name: max(0, len(belongs[group.name]) - group.minimum) for group in groups}
+        self.runs = 0
+        self.kept: dict[str, str] = {}
+        self.pods: dict[str, list[Pod]] = {}
+        there: dict[str, list[Pod]] = {}
+        for pod in embedded.pods():
+            there.setdefault(pod.spec.node_name, []).append(pod)
+        for node in embedded.nodes():
+            self.pods[node.name] = movable(there.get(node.name, []))
+            why = next(filter(None, (keeps(embedded, pod) for pod in self.pods[node.name])), "")
+            if not why and groups and node.name not in self.group_of:
+                why = "belongs to none of the node groups"
+            if why:
+                self.kept[node.name] = why
+        self.trial = _DrainTrial(embedded, arguments.get("gates", DEFAULT_GATES), self.pods)
+
+    def price(self, name: str) -> float:
+        return self.group_of[name].price if name in self.group_of else 0.0
+
+    def found(self) -> Removal:
+        candidates = sorted((name for name in self.pods if name not in self.kept), key=self._first)
+        exact = len(candidates) <= _FEW_NODES
+        with self.trial.begun():
+            result = self._of_all_sets(candidates) if exact else self._one_by_one(candidates)
+        if result is None:  # too many sets for the runs
+            exact, result = False, Drained()
+        gone = {drain.node for drain in result.drains}
+        for name in candidates:
+            if name not in gone and not self._within_groups([*gone, name]):
+                self.kept[name] = f"group {self.group_of[name].name} would have fewer nodes than its minimum"
+            elif name not in gone:
+                self.kept.setdefault(name, "its pods would not all find another node, after those that go")
+        bound = self._most_saved(candidates)
+        saving = sum(drain.price for drain in result.drains)
+        return Removal(
+            drains=result.drains,
+            saving=saving,
+            bound=saving if exact else bound,
+            exact=exact,
+            kept=[KeptNode(node=name, why=self.kept[name]) for name in sorted(self.kept) if name not in gone],
+        )
+
+    def _first(self, name: str) -> tuple[float, int, float, str]:
+        """Return the place of a node in the order of drains: the dearest first, then the one with the fewest pods."""
+        info = self.embedded.scheduler.cache.table.get(name)
+        used = info.requested.milli_cpu / max(1, info.allocatable.milli_cpu) if info is not None else 0.0
+        return -self.price(name), len(self.pods[name]), used, name
+
+    def _most_saved(self, candidates: Sequence[str]) -> float:
+        left = dict(self.spare)
+        total = 0.0
+        for name in candidates:
+            group = self.group_of.get(name)
+            if group is None or left[group.name] > 0:
+                total += self.price(name)
+                if group is not None:
+                    left[group.name] -= 1
+        return total
+
+    def _within_groups(self, names: Sequence[str]) -> bool:
+        count: dict[str, int] = {}
+        for name in names:
+            if name in self.group_of:
+                group = self.group_of[name].name
+                count[group] = count.get(group, 0) + 1
+        return all(number <= self.spare[group] for group, number in count.items())
+
+    def _run(self, names: Sequence[str]) -> Drained:
+        self.runs += 1
+        self.on_progress(self.runs)
+        about = {name: (self.group_of[name].name if name in self.group_of else "", self.price(name)) for name in names}
+        return drained(self.arguments, names, about)
+
+    # -- all sets --------------------------------------------------------------------------------------
+
+    def _of_all_sets(self, candidates: Sequence[str]) -> Drained | None:
+        """Return the drains of the set that saves most; None if the runs do not suffice to tell."""
+        for names in self._sets(candidates):
+            if not self._within_groups(names):
+                continue
+            if self.runs >= _MOST_RUNS:
+                return None
+            if not self.trial.has_room(names):
+                continue
+            result = self._run(names)
+            if not result.failed:
+                return result
+        return Drained()
+
+    def _sets(self, candidates: Sequence[str]) -> Iterator[tuple[str, ...]]:
+        sizes = range(1, len(candidates) + 1)
+        sets = [names for size in sizes for names in itertools.combinations(candidates, size)]
+        yield from sorted(sets, key=lambda names: (-round(sum(map(self.price, names)), 9), -len(names)))
+
+    # -- one by one ------------------------------------------------------------------------------------
+
+    def _one_by_one(self, candidates: Sequence[str]) -> Drained:
+        going: list[str] = []
+        for name in candidates:
+            if self.trial.work >= self.effort:
+                self.kept[name] = "was not tried any more (--effort)"
+            elif not self._within_groups([*going, name]):
+                self.kept[name] = f"group {self.group_of[name].name} would have fewer nodes than its minimum"
+            elif self.trial.drain(name):
+                going.append(name)
+            else:
+                self.kept[name] = self.trial.why
+        self.trial.undo()
+        # Pods that went to a node which goes later must find their place at once, when all are cordoned.
+        failed = self.trial.drain_all(going)
+        self.kept |= failed
+        going = [name for name in going if name not in failed]
+        self.trial.undo()
+        for _ in range(_MOST_REPAIRS):
+            result = self._run(going)
+            if not result.failed:
+                return result
+            self.kept[result.failed] = result.why
+            going.remove(result.failed)
+        # What was drained before the failure was drained for good.
+        done = [drain.node for drain in result.drains]
+        result = self._run(done)
+        return result if not result.failed else Drained()
+
+
+class _DrainTrial:
+    """Drains by the scheduling cycle over a cluster that stands still.
+
+    Attributes:
+        work: number of placements so far.
+        failed, why: the last node whose drain failed, and the reason.
+    """
+
+    def __init__(self, embedded: Embedded, gates: FeatureGates, pods: Mapping[str, Sequence[Pod]]) -> None:
+        self._trial = Trial(embedded, gates)
+        self.begun = self._trial.begun
+        self._embedded, self._pods = embedded, pods
+        self._tried: dict[bytes, TriedPod | None] = {}
+        #: What was taken away, in order: pods from their nodes, and nodes as they were.
+        self._undone: list[PodInfo | Node] = []
+        #: Node to the imaginary pods on it, which move again when it goes.
+        self._moved: dict[str, list[tuple[TriedPod, str]]] = {}
+        self.work, self.failed, self.why = 0, "", ""
+
+    def has_room(self, names: Sequence[str]) -> bool:
+        """Return False if the other nodes lack the amounts for the pods of these."""
+        gone, table = set(names), self._embedded.scheduler.cache.table
+        for resource in ("cpu", "memory"):
+            column = table.column(resource)
+            if column is None:
+                continue
+            room = sum(
+                max(0, int(table.allocatable[column, row] - table.requested[column, row]))
+                for row in table.order().tolist()
+                if table.info(row).name not in gone
+            )
+            moving = sum(PodInfo(pod).requests.get(resource) for name in names for pod in self._pods[name])
+            if moving > room:
+                return False
+        return True
+
+    def drain_all(self, names: Sequence[str]) -> dict[str, str]:
+        """Cordon nodes and drain them in order. Return those that stay, with the reasons; later ones may use them."""
+        cache = self._embedded.scheduler.cache
+        before = {name: info.node for name in names if (info := cache.table.get(name)) is not None}
+        for name in names:
+            self._cordon(name)
+        failed: dict[str, str] = {}
+        for name in names:
+            node = before.get(name)
+            if not self.drain(name) and node is not None:
+                failed[name] = self.why
+                cache.set_node(node)
+        return failed
+
+    def drain(self, name: str) -> bool:
+        """Move the pods of a node to others; False, and everything is as before, when one finds none."""
+        cache = self._embedded.scheduler.cache
+        before, undone = len(self._trial), len(self._undone)
+        self._cordon(name)
+        again = self._moved.get(name, [])
+        waiting: list[tuple[TriedPod | None, str]] = [(tried, pod) for tried, pod in again]
+        for pod in self._pods[name]:
+            info = cache.get_pod(pod.uid)
+            if info is not None:
+                cache.remove_pod(info.pod)
+                self._undone.append(info)
+            waiting.append((self._tried_pod(pod), pod.name))
+        placed: list[tuple[str, TriedPod, str]] = []
+        for tried, pod_name in waiting:
+            if tried is None:
+                continue  # only a run can tell
+            self.work += 1
+            try:
+                # A new name each time: what moves twice is in two places until the trial ends.
+                node = self._trial.place(tried, f"{pod_name}-{self.work}")
+            except NeedsRunError:
+                continue
+            if node is None:
+                self.failed, self.why = (
+                    name,
+                    f"{tried.pod.namespace}/{pod_name} would have no other node",
+                )
+                self._trial.take_back(before)
+                self.undo(undone)
+                return False
+            placed.append((node, tried, pod_name))
+        self._moved.pop(name, None)
+        for node, tried, pod_name in placed:
+            self._moved.setdefault(node, []).append((tried, pod_name))
+        return True
+
+    def _cordon(self, name: str) -> None:
+        info = self._embedded.scheduler.cache.table.get(name)
+        if info is None or info.node is None or info.node.spec.unschedulable:
+            return
+        self._undone.append(info.node)
+        spec = msgspec.structs.replace(info.node.spec, unschedulable=True)
+        self._embedded.scheduler.cache.set_node(msgspec.structs.replace(info.node, spec=spec))
+
+    def undo(self, to: int = 0) -> None:
+        """Put back what was taken away, the last first; at the start (``to`` 0) the moved pods go, too."""
+        cache = self._embedded.scheduler.cache
+        if not to:
+            self._trial.take_back()
+            self._moved.clear()
+        while len(self._undone) > to:
+            one = self._undone.pop()
+            if isinstance(one, PodInfo):
+                cache.add_pod(one)
+            else:
+                cache.set_node(one)
+
+    def _tried_pod(self, pod: Pod) -> TriedPod | None:
+        """Return the kind of a pod that is made again; None if only a run can tell where it goes."""
+        fresh = _fresh(pod)
+        key = msgspec.json.encode((fresh.namespace, fresh.metadata.labels, fresh.spec))
+        if key not in self._tried:
+            try:
+                self._tried[key] = TriedPod(self._trial, fresh)
+            except (NeedsRunError, RefusedPodError):
+                self._tried[key] = None
+        return self._tried[key]
+
+
+def _fresh(pod: Pod) -> Pod:
+    """Return a pod as it was before it had a node."""
+    return Pod(metadata=pod.metadata, spec=msgspec.structs.replace(pod.spec, node_name=""))
