@@ -72,6 +72,8 @@ def test_jobs_of_a_dump_go_on_from_where_they_were() -> None:
     metadata["finalizers"] = ["batch.kubernetes.io/job-tracking"]
     running = {"apiVersion": "v1", "kind": "Pod", **template()}
     running["metadata"] = {**running["metadata"], **metadata}
+    # As in a real dump: a pod that its job's selector does not match would be released.
+    running["metadata"]["labels"] = {"batch.kubernetes.io/controller-uid": "job-1"}
     for placed in (True, False):
         running["spec"]["nodeName"] = "hollow-00000" if placed else ""
         running["status"] = {"phase": "Running" if placed else "Pending"}

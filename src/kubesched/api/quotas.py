@@ -43,7 +43,11 @@ class QuotaRules:
     def covers(self, pod: Pod | None, *, ends: bool = False) -> bool:
         """True if an object counts. Scopes are about pods, so a quota with scopes counts only pods.
 
-        ``ends``: the pod has ``activeDeadlineSeconds``, which the typed form lacks.
+        <<<<<<< HEAD
+                ``ends``: the pod has ``activeDeadlineSeconds``, which the typed form lacks.
+        =======
+                ``ends`` is true for a pod with ``activeDeadlineSeconds``, which the typed form lacks.
+        >>>>>>> server
         """
         if pod is None or not self.scopes:
             return not self.scopes
