@@ -43,11 +43,7 @@ class QuotaRules:
     def covers(self, pod: Pod | None, *, ends: bool = False) -> bool:
         """True if an object counts. Scopes are about pods, so a quota with scopes counts only pods.
 
-        <<<<<<< HEAD
-                ``ends``: the pod has ``activeDeadlineSeconds``, which the typed form lacks.
-        =======
-                ``ends`` is true for a pod with ``activeDeadlineSeconds``, which the typed form lacks.
-        >>>>>>> server
+        ``ends`` is true for a pod with ``activeDeadlineSeconds``, which the typed form lacks.
         """
         if pod is None or not self.scopes:
             return not self.scopes

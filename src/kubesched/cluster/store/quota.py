@@ -33,14 +33,11 @@ class _Quota(QuotaRules):
         self.uid = item.uid
         self.used: Amounts = dict.fromkeys(self.hard, 0)
 
-<<<<<<< HEAD
-=======
     def counts(self, item: Stored, pod: Pod | None) -> bool:
         """True if an object counts; ``pod`` is its typed form if it is a pod."""
         ends = pod is not None and b'"activeDeadlineSeconds"' in item.raw
         return self.covers(pod, ends=ends and "activeDeadlineSeconds" in (item.section("spec") or {}))
 
->>>>>>> server
     def add(self, amounts: Amounts, sign: int) -> bool:
         """Add amounts (``sign`` 1) or subtract them (-1). Returns True if the use changed."""
         changed = {name: sign * amount for name, amount in amounts.items() if name in self.used and amount}
@@ -49,14 +46,6 @@ class _Quota(QuotaRules):
         return bool(changed)
 
 
-<<<<<<< HEAD
-def _ends(item: Stored) -> bool:
-    """True if a pod has a deadline, which its typed form lacks."""
-    return b'"activeDeadlineSeconds"' in item.raw and "activeDeadlineSeconds" in (item.section("spec") or {})
-
-
-=======
->>>>>>> server
 def _measure(item: Stored) -> tuple[Amounts, Pod | None]:
     """Return the use of an object, and the typed pod if it is a pod."""
     if item.kind == PODS:
@@ -112,11 +101,7 @@ class Quotas:
         before = _measure(old)[0] if old is not None else {}
         delta = {name: amount - before.get(name, 0) for name, amount in amounts.items()}
         for quota in quotas.values():
-<<<<<<< HEAD
-            if not quota.covers(pod, ends=_ends(probe)):
-=======
             if not quota.counts(probe, pod):
->>>>>>> server
                 continue
             if pod is not None and old is None:
                 self._check_asked(quota, pod, probe)
@@ -154,11 +139,7 @@ class Quotas:
             if one is not None and one.namespace in self._by_namespace:
                 amounts, pod = _measure(one)
                 for quota in self._by_namespace[one.namespace].values():
-<<<<<<< HEAD
-                    if one.uid != quota.uid and quota.covers(pod, ends=_ends(one)) and quota.add(amounts, sign):
-=======
                     if one.uid != quota.uid and quota.counts(one, pod) and quota.add(amounts, sign):
->>>>>>> server
                         self._mark(quota)
 
     def _quota_changed(self, item: Stored | None, old: Stored | None) -> None:
@@ -181,11 +162,7 @@ class Quotas:
             if kind.namespaced and kind == table.kind:
                 for one in table.items(item.namespace):
                     amounts, pod = _measure(one)
-<<<<<<< HEAD
-                    if quota.covers(pod, ends=_ends(one)):
-=======
                     if quota.counts(one, pod):
->>>>>>> server
                         quota.add(amounts, 1)
         self._mark(quota)
 
