@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from group_kit import GANG, Cluster
+from group_kit import GANG, WHOLE, Cluster
 
 from kubesched.api.kinds import POD_GROUPS, PODS
 from kubesched.api.wire import ApiError
@@ -194,3 +194,21 @@ def test_a_member_whose_gates_are_gone_is_not_called_gated_while_its_gang_is_not
         assert cluster.in_group("g") == ["g-0", "g-1"]
 
     play(scenario)
+
+
+def test_a_group_whose_evictions_are_refused_tries_again_once_a_second_and_not_without_end() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        for number in range(2):
+            cluster.node(f"n{number}", "4")
+            cluster.pod(f"low-{number}", cpu="4", node=f"n{number}")
+        await asyncio.sleep(1)
+        cluster.faults.fail("delete", error=server_error)
+        cluster.gang("g", 2, cpu="4", priority=10)
+        await asyncio.sleep(20)
+        assert cluster.in_group("g") == []
+        assert 2 <= len(cluster.cycles) <= 40
+        cluster.faults.clear()
+        await asyncio.sleep(20)
+        assert sorted(cluster.in_group("g")) == ["g-0", "g-1"]
+
+    play(scenario, WHOLE)

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Final
 
 from kubesched.api.types import PodCondition
 from kubesched.api.wire import ApiError
@@ -26,6 +27,9 @@ from .preemptor import Preemptor
 __all__ = ["Evictions"]
 
 _log = logging.getLogger("kubesched.scheduler.plugins")
+
+#: Seconds between a failed eviction and the next attempt of its preemptor.
+_RETRY_SECONDS: Final = 1.0
 
 
 @dataclass(slots=True)
@@ -118,31 +122,44 @@ class Evictions:
             self._last_victim[preemptor.uid] = last
             is_event_due = await self._evict(preemptor, last)
         except Exception as error:
-            self._failed(preemption, error)
+            await self._failed(preemption, error)
         except BaseException:
             self._forget(preemptor)
             raise
         else:
-            self._ended(preemption, "success", is_event_due=is_event_due)
+            self._ended(preemption, is_event_due=is_event_due)
         finally:
             running.dec()
 
-    def _failed(self, preemption: _Preemption, error: Exception) -> None:
+    async def _failed(self, preemption: _Preemption, error: Exception) -> None:
+        """Report a failure, and have the preemptor tried again after a pause.
+
+        PreEnqueue holds the preemptor during the pause. Without it a server that refuses evictions would be asked again
+        and again, as fast as it answers.
+        """
         place = preemption.preemptor.place, preemption.preemptor.key
         if isinstance(error, ApiError | OSError):
             _log.error("preemption on node %s for pod %s: %s", *place, error)
         else:
             _log.error("preemption on node %s for pod %s failed unexpectedly", *place, exc_info=error)
-        self._ended(preemption, "error", is_event_due=False)
+        self._measure(preemption, "error")
+        try:
+            await asyncio.sleep(_RETRY_SECONDS)
+        finally:
+            self._forget(preemption.preemptor)
+        self._activate(preemption.preemptor)
 
-    def _ended(self, preemption: _Preemption, result: str, *, is_event_due: bool) -> None:
-        handle, metrics, preemptor = self._handle, self._handle.framework.metrics, preemption.preemptor
-        self._forget(preemptor)
-        metrics.preemption_goroutines_duration_seconds.observe(handle.clock.now() - preemption.begun, result)
-        metrics.preemption_goroutines_execution_total.inc(result)
+    def _ended(self, preemption: _Preemption, *, is_event_due: bool) -> None:
+        self._forget(preemption.preemptor)
+        self._measure(preemption, "success")
         if not is_event_due:
-            # No event will queue the pod, because an eviction failed or the last victim left while this pod was held.
-            self._activate(preemptor)
+            # No event will queue the pod, because the last victim left while it was held.
+            self._activate(preemption.preemptor)
+
+    def _measure(self, preemption: _Preemption, result: str) -> None:
+        metrics, duration = self._handle.framework.metrics, self._handle.clock.now() - preemption.begun
+        metrics.preemption_goroutines_duration_seconds.observe(duration, result)
+        metrics.preemption_goroutines_execution_total.inc(result)
 
     def _forget(self, preemptor: Preemptor) -> None:
         self._preempting.discard(preemptor.uid)
