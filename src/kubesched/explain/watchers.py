@@ -17,6 +17,7 @@ from kubesched.scheduler.scheduler import Scheduler
 
 from .annotations import SimulatorResults, WhyPending
 from .live import LivePages
+from .objects import Objects
 from .preemptions import PreemptionMemory
 from .records import Recorder
 
@@ -47,13 +48,20 @@ class Watchers:
         self.observers: list[AttemptObserver] = [one for one in every if one is not None]
         self.pages: dict[str, Page] = dict.fromkeys(("explain", "decisions"), self._page)
 
-    def attach(self, scheduler: Scheduler, port: ApiPort, ready: Callable[[], bool] = lambda: True) -> None:
+    def attach(
+        self,
+        scheduler: Scheduler,
+        port: ApiPort,
+        ready: Callable[[], bool] = lambda: True,
+        objects: Objects | None = None,
+    ) -> None:
         """Begin to watch. Call it before the scheduler starts.
 
-        ``ready`` returns True once the scheduler's caches are filled.
+        ``ready`` returns True once the scheduler's caches are filled. ``objects`` are those that the scheduler watches
+        by default.
         """
         ring = self._recorder.ring if self._recorder is not None else None
-        self._live = LivePages(scheduler, ready=ready, preemptions=self._memory, decisions=ring)
+        self._live = LivePages(scheduler, ready=ready, preemptions=self._memory, decisions=ring, objects=objects)
         self._memory.attach(scheduler)
         if self._recorder is not None:
             self._recorder.attach(scheduler)
