@@ -17,7 +17,7 @@ import msgspec
 from kubesched.scheduler.framework.demand import Amounts, Change, Demand
 from kubesched.scheduler.framework.failures import PluginFailedError, called
 
-__all__ = ["MOST_WEAKER", "guarded", "remark", "what_if"]
+__all__ = ["MOST_WEAKER", "guarded", "remark", "short", "what_if"]
 
 #: Most weaker forms of one demand.
 MOST_WEAKER: Final = 8
@@ -65,7 +65,7 @@ def guarded(plugin: str, demand: Demand) -> Demand:
         try:
             return str(demand.text(rows))
         except Exception as error:
-            return f"a demand without words, because they failed: {_short(error)}"
+            return f"a demand without words, because they failed: {short(error)}"
 
     def data(rows: Any) -> Mapping[str, Any]:
         try:
@@ -107,9 +107,10 @@ def guarded(plugin: str, demand: Demand) -> Demand:
 
 def remark(error: PluginFailedError, what: str) -> str:
     """Return a sentence about a failure of a plugin and ``what`` it costs."""
-    return f"plugin {error.plugin} failed, so {what}: {_short(error.error)}"
+    return f"plugin {error.plugin} failed, so {what}: {short(error.error)}"
 
 
-def _short(error: BaseException) -> str:
+def short(error: BaseException) -> str:
+    """Return the text of an exception on one short line."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 1]}…"

@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 #: Share of the event loop that answers may take while the scheduler has work. It is counted by the clock, because other
 #: processes then slow the answers and the scheduler down alike.
-_SHARE: Final = 0.04
+_SHARE: Final = 0.03
 #: Most requests that wait for their turn; more are refused.
 _MOST_WAITING: Final = 8
 #: Most nodes that one request compares with, and most records of one answer.

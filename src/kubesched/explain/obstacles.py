@@ -21,6 +21,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from kubesched.api.types import Pod, PodSpec
+from kubesched.base.lines import printable
 from kubesched.scheduler.core.diagnosis import Rejection
 from kubesched.scheduler.core.search import Search, prepared
 from kubesched.scheduler.framework.cycle_state import CycleState
@@ -33,7 +34,7 @@ from kubesched.scheduler.nodes import NodeList, NodeTable, PodInfo
 from kubesched.scheduler.nodes.columns import NO_ROWS, BoolArray, IntpArray, RowArray, equal_places, joined
 from kubesched.scheduler.plugins.demands.words import counted
 
-from .foreign import guarded, remark
+from .foreign import guarded, remark, short
 
 __all__ = [
     "Obstacle",
@@ -284,7 +285,10 @@ def _demands(check: _Filter, table: NodeTable, every: Obstacles) -> tuple[list[D
         found = [guarded(check.name, one) for one in islice(check.plugin.demands(pod, table), most + 1)]
     except Exception as error:
         every.note(PluginFailedError(check.name, error), "its demands are not told apart")
-        _log.warning("plugin %s failed to name the demands of pod %s", check.name, pod.pod.key, exc_info=True)
+        _log.warning(
+            "plugin %s failed to name the demands of pod %s: %s", check.name, pod.pod.key, printable(short(error))
+        )
+        _log.debug("traceback of plugin %s", check.name, exc_info=True)
         return [], False
     return found[:most], len(found) > most
 
