@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +12,7 @@ from builders import a_node, a_taint
 from kubesched.api.selectors import Operator, Requirement
 from kubesched.api.types import Taint
 from kubesched.scheduler.cache import Cache
-from kubesched.scheduler.nodes.columns import ABSENT, LabelColumn, TaintSets
+from kubesched.scheduler.nodes.columns import ABSENT, LabelColumn, LabelColumns, TaintSets
 
 ROWS = 6
 VALUES = ["", "a", "b", "5", "17"]
@@ -86,3 +88,26 @@ def test_a_column_that_was_dropped_is_made_again_when_asked_for() -> None:
         requirement = Requirement(f"k{index}", Operator.IN, frozenset([str(index)]))
         assert cache.table.labels.matches([requirement], rows).tolist() == [True]
     assert len(list(cache.table.labels.items())) <= 256
+
+
+def test_keys_that_no_node_has_cost_one_look_at_the_nodes() -> None:
+    labels = {0: {"a": "1"}, 1: {"b": "2"}}
+    scans = 0
+
+    def scan() -> Iterator[tuple[int, dict[str, str]]]:
+        nonlocal scans
+        scans += 1
+        return iter(labels.items())
+
+    columns = LabelColumns(4, scan)
+    for number in range(2_000):
+        assert columns.column(f"k{number}").codes.tolist() == [ABSENT] * 4
+    assert scans == 1
+    assert columns.column("b").codes.tolist() == [ABSENT, 0, ABSENT, ABSENT]
+    # Keys come and go with nodes, many more than nodes have at once.
+    for number in range(2_000):
+        labels[2] = {f"k{number}": "v"}
+        columns.set_row(2, labels[2])
+        assert columns.column(f"k{number}").codes.tolist() == [ABSENT, ABSENT, 0, ABSENT]
+    assert scans < 2_000 + 20
+    assert columns.column("k7").codes.tolist() == [ABSENT] * 4

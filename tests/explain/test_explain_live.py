@@ -222,3 +222,25 @@ def test_explanations_rest_while_the_scheduler_has_work(monkeypatch: pytest.Monk
         assert loop.time() - start >= 3 * 19, "a busy scheduler keeps nineteen of twenty seconds"
 
     live(check)
+
+
+@pytest.mark.parametrize(("path", "name"), [("/explain/pending", "large_json"), ("/decisions", "json_lines")])
+def test_the_text_of_an_answer_counts_as_time_taken(path: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def check(cluster: Live) -> None:
+        loop, spent = asyncio.get_running_loop(), 0.0
+
+        def writing(*given: Any, **more: Any) -> Any:
+            nonlocal spent
+            spent += 1.0
+            return []
+
+        monkeypatch.setattr(f"kubesched.explain.live.{name}", writing)
+        monkeypatch.setattr(Scheduler, "is_idle", property(lambda self: False))
+        ring = cluster.recorder.ring
+        pages = LivePages(cluster.embedded.scheduler, decisions=ring, time=lambda: loop.time() + spent)
+        start = loop.time()
+        answers = await asyncio.gather(*(pages.answer(path, {}, "") for _ in range(3)))
+        assert [answer.status for answer in answers] == [200] * 3
+        assert loop.time() - start >= 2 * 19, "the next answer begins when the scheduler had its share"
+
+    live(check)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,15 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from kubesched import Simulation
-from kubesched.explain.report import NotCreated
+from kubesched.api.kinds import kind_of
+from kubesched.explain.live import LivePages
+from kubesched.explain.report import Explanation, NotCreated
+from kubesched.lab.simulate.embedded import Embedded
 from kubesched.lab.simulate.inputs.given import cluster_of
+from kubesched.lab.simulate.results.html_view import html_of
+from kubesched.lab.simulate.results.report import render_table
 from kubesched.lab.simulate.run.standing import explain_standing
+from kubesched.lab.simulate.run.virtual_time import VirtualClock, run_virtual
 from kubesched.scheduler.config import default_config
 from kubesched.scheduler.plugins import in_tree_registry
 
@@ -140,6 +147,45 @@ def test_a_dump_is_explained_with_its_quotas_and_its_pods_are_not_refused(tmp_pa
     (lacking,) = found.document.not_created
     assert (lacking.wanted, lacking.existing, found.document.pending, found.warnings) == (5, 3, [], [])
     assert [(one.resource, one.used, one.limit, one.needed) for one in lacking.limits] == [("pods", "3", "2", "5")]
+
+
+def test_the_result_of_a_simulation_and_its_tables_name_them() -> None:
+    with Simulation([node(), quota(hard={"pods": "2"}), workload(requests={"cpu": "1"})]) as simulation:
+        result = simulation.run()
+    (one,) = result.not_created
+    assert (one.workload, one.wanted, one.existing) == ("Deployment/web", 5, 2)
+    lines = [line.text for line in render_table(result)]
+    at = lines.index("Not created")
+    assert lines[at + 1 : at + 3] == [
+        "Deployment/web in default: 2 of 5 pods",
+        "    quota small: pods 2 of 2 used, a pod asks for 1",
+    ]
+    assert "raise pods of quota small to 5 (now 2)" in html_of(result)
+
+
+def test_a_live_scheduler_over_a_store_names_them() -> None:
+    async def run() -> None:
+        clock = VirtualClock(asyncio.get_running_loop())
+        embedded = Embedded(default_config(), in_tree_registry(), clock=clock, believe_priority=True)
+        async with embedded.running():
+            watched, stored = LivePages(embedded.scheduler), LivePages(embedded.scheduler, objects=embedded.objects)
+            for one in (node(), quota(hard={"pods": "0"}), workload("ReplicaSet", requests={"cpu": "1"})):
+                kind = kind_of(one["apiVersion"], one["kind"])
+                assert kind is not None
+                embedded.store.create(kind, one["metadata"].get("namespace", ""), one)
+            await asyncio.sleep(1)
+            for path in ("/explain/pending", "/explain/pods/default/web"):
+                answer = await stored.answer(path, {}, "application/json")
+                (found,) = msgspec.json.decode(answer.body, type=Explanation).not_created
+                assert (found.workload, found.wanted, found.existing) == ("ReplicaSet/web", 5, 0)
+            other = await stored.answer("/explain/pending", {"namespace": ["other"]}, "application/json")
+            assert not msgspec.json.decode(other.body, type=Explanation).not_created
+            assert (await stored.answer("/explain/pods/default/none", {}, "")).status == 404
+            text = (await stored.answer("/explain/pods/default/web", {}, "text/plain")).body.decode()
+            assert "raise pods of quota small to 5 (now 0)" in text
+            assert (await watched.answer("/explain/pods/default/web", {}, "")).status == 404
+
+    run_virtual(run())
 
 
 def test_without_missing_pods_or_quotas_nothing_is_said() -> None:

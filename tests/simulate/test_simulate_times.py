@@ -224,6 +224,11 @@ def test_what_is_not_honoured_is_a_warning(object_: JSON, said: str) -> None:
     assert result.totals.succeeded == 0
 
 
+def test_annotations_that_a_live_scheduler_wrote_are_no_misspelling() -> None:
+    written = {"kubesched.io/why-pending": "0/1 nodes", "kubesched.io/simulator-results-cut": "1 of 2 nodes are shown"}
+    assert run({**pod("p"), "metadata": {"name": "p", "annotations": written}}, nodes=1).warnings == []
+
+
 def test_misspelled_annotations_in_the_templates_of_a_cron_job_are_found() -> None:
     metadata = {"annotations": {"kubesched.io/Duration": "1m", DURATION: "1m"}}
     template = {"metadata": metadata, "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}

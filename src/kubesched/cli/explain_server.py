@@ -67,6 +67,7 @@ def _all_of(options: argparse.Namespace, names: Sequence[str]) -> Explanation:
         return Explanation(
             pod_groups=list(groups.values()),
             pending=[one for each in found for one in each.pending],
+            not_created=[one for each in found for one in each.not_created],
             placed=[one for each in found for one in each.placed],
             evicted=[one for each in found for one in each.evicted],
             notes=[note for each in found for note in each.notes],

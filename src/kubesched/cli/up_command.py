@@ -119,7 +119,7 @@ async def _up(options: argparse.Namespace) -> int:
                     stack.callback(recorder.close)
                     watchers = _watchers(options, recorder)
                     embedded = _build(options, loop, watchers.observers, certificates)
-                    watchers.attach(embedded.scheduler, embedded.port)
+                    watchers.attach(embedded.scheduler, embedded.port, objects=embedded.objects)
                 pages = {} if options.no_scheduler else watchers.pages
                 plugins = plugins_of(embedded.scheduler.frameworks.values())
                 work = work_of(embedded.scheduler.frameworks.values())

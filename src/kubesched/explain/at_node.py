@@ -35,6 +35,7 @@ def obstacles_at(framework: Framework, search: Search, pod: PodInfo, row: int) -
         found.rows[here],
         [one for one in each if one.stands.any()],
         [one for one in each if not one.stands.any()],
+        found.remarks,
     )
 
 

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
+from itertools import islice
 from typing import Final
 
 from kubesched.scheduler.core.search import Search, prepared
 from kubesched.scheduler.framework.cycle_state import CycleState
+from kubesched.scheduler.framework.failures import called
 from kubesched.scheduler.framework.runtime import Framework
 from kubesched.scheduler.nodes import NodeInfo, PodInfo
 from kubesched.scheduler.nodes.nominating import nominations_that_count
+
+from .foreign import what_if
 
 __all__ = ["EvictionTrial", "PlacedPod"]
 
 #: Most evaluations of a trial.
 _MOST_EVALUATIONS: Final = 128
+#: Most words of one plugin about what pods give back.
+_MOST_FREED: Final = 64
+_NAMING: Final = "running without_pods of plugin"
 
 PlacedPod = tuple[NodeInfo, PodInfo]
 
@@ -41,7 +49,9 @@ class EvictionTrial:
             freed: list[str] = []
             for plugin in self._framework.plugins.values():
                 if hasattr(plugin, "without_pods"):
-                    freed += stack.enter_context(plugin.without_pods([one for _, one in gone]))
+                    make = partial(plugin.without_pods, [one for _, one in gone])
+                    words = stack.enter_context(what_if(plugin.name, "without_pods", make))
+                    freed += called(_NAMING, plugin.name, lambda words=words: [*map(str, islice(words, _MOST_FREED))])
             yield tuple(freed)
 
     def frees(self, pods: Iterable[PlacedPod]) -> tuple[str, ...]:

@@ -51,11 +51,11 @@ class Evictions:
 def evictions_for(framework: Framework, search: Search, obstacles: Obstacles) -> Evictions | None:
     """The fewest evictions found that make room, of pods of any priority; None when none of the nodes tried would do."""
     state = prepared(CycleState(), False)
+    best: Evictions | None = None
     try:
         outcome = framework.pre_filter(state, obstacles.pod, search.snapshot.nodes())
         if outcome.status is not None and not framework.has_active_extensions(state):
             return None
-        best: Evictions | None = None
         trial = EvictionTrial(framework, search, obstacles.pod)
         left = _MOST_TRIALS
         for node in islice(candidates(framework, search, obstacles), _MOST_NODES):
@@ -75,8 +75,8 @@ def evictions_for(framework: Framework, search: Search, obstacles: Obstacles) ->
                 best = Evictions(node.name, keys, len(node.pods), names)
                 if len(victims) == 1:
                     break
-    except PluginFailedError:
-        return None
+    except PluginFailedError as error:
+        obstacles.note(error, "not all evictions were tried")
     return best
 
 

@@ -21,7 +21,7 @@ from .objects import Objects
 from .placed import explain_placed
 from .pod_groups import GroupExplainer
 from .preemptions import PreemptionMemory
-from .quotas import not_created
+from .quotas import finding_not_created
 from .records.ring import Ring
 from .report import Explanation, NotCreated, Pending, Placed, PreemptionReport
 from .waiting import queue_state
@@ -112,10 +112,15 @@ class Explainer:
     ) -> list[NotCreated]:
         """Explain workloads that lack pods because of quotas, all or those with these names, ``namespace/name``.
 
-        ``pods`` are all pods. See :func:`.quotas.not_created`.
+        ``pods`` are all pods. See :func:`.quotas.finding_not_created`.
         """
-        found = not_created(self._scheduler, self._objects, pods, namespace)
-        return [one for one in found if not names or one.name in names]
+        return finish(self.finding_not_created(pods, namespace, names))
+
+    def finding_not_created(
+        self, pods: Iterable[Pod], namespace: str | None = None, names: Collection[str] = ()
+    ) -> Steps[list[NotCreated]]:
+        """Do the work of :meth:`not_created` in steps."""
+        return finding_not_created(self._scheduler, self._objects, pods, namespace, names)
 
     def evictions_of(self, key: str) -> list[PreemptionReport]:
         """Return the preemptions that evicted a pod, ``namespace/name``, the newest last."""

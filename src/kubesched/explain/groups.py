@@ -26,6 +26,7 @@ from kubesched.scheduler.plugins.demands.words import counted, listed
 from kubesched.scheduler.scheduler import Scheduler
 
 from .claim_notes import claim_notes
+from .foreign import remark
 from .objects import Objects
 from .obstacles import names_at
 from .pending import explain_pod
@@ -132,11 +133,12 @@ def _look(scheduler: Scheduler, pod: Pod, against: Collection[str]) -> Pending:
         text = evaluation.message()
         if not evaluation.all_nodes:
             return found("NoNodes", text, hints=["add nodes: Node manifests, or hollow ones with --nodes"])
-        tried = {
-            **_tried(framework, search, info, evaluation),
-            "alternatives": pending_at(framework, search, info, against),
-        }
-        return found("Unschedulable", text, **tried)
+        try:
+            compared = pending_at(framework, search, info, against)
+            return found("Unschedulable", text, **_tried(framework, search, info, evaluation), alternatives=compared)
+        except PluginFailedError as error:
+            reasons = reasons_of(evaluation.diagnosis.statuses, evaluation.all_nodes)
+            return found("Unschedulable", text, reasons=reasons, remarks=[remark(error, "nothing was tried")])
     compared = pending_at(framework, search, info, against)
     last = next((item for item in pod.status.conditions if item.type == "PodScheduled" and item.message), None)
     fits = len(evaluation.feasible)
@@ -193,6 +195,7 @@ def _tried(framework: Framework, search: Search, pod: PodInfo, rejection: Reject
         "evictions": evictions,
         "new_nodes": new_nodes,
         "hints": hints,
+        "remarks": found.obstacles.remarks,
     }
 
 
@@ -235,6 +238,9 @@ def _without_gates(framework: Framework, search: Search, pod: PodInfo, gates: li
         return {"remedies": [remedy], "hints": [f"{remove}: {counted(nodes, 'node')} would fit"]}
     if not evaluation.all_nodes:
         return {"hints": [f"{remove}; then add nodes: there are none"]}
-    tried = _tried(framework, search, pod, evaluation)
+    try:
+        tried = _tried(framework, search, pod, evaluation)
+    except PluginFailedError as error:
+        return {"hints": [f"{remove}; then a plugin fails: {error}"]}
     remedies = [replace(one, changes=[remove, *one.changes]) for one in tried["remedies"]]
     return {**tried, "remedies": remedies, "hints": [f"{remove}; then {hint}" for hint in tried["hints"]]}

@@ -1,16 +1,16 @@
 """Pages of a live scheduler: explanations of its pods, and its recorded decisions.
 
     /explain/pending              all pending pods; ``?namespace=&node=``
-    /explain/pods/NAMESPACE/NAME  one pod, or else the pod group of this name; ``?node=`` compares with a node and may be
-                                  repeated
+    /explain/pods/NAMESPACE/NAME  one pod, or else the pod group of this name, or the workload whose pods a quota refuses;
+                                  ``?node=`` compares with a node and may be repeated
     /explain/podgroups/NAMESPACE/NAME
                                   one pod group
     /explain/nodes/NAME           the pending pods, and what keeps each off this node
     /decisions                    recorded attempts, oldest first; ``?pod=&node=&plugin=&outcome=&since=&until=&limit=``
 
 Other parameters are refused. An explanation is a document of kind Explanation (:mod:`.report`), or lines for people if
-the request accepts only plain text. Explanations are made one at a time, and take at most a share of the event loop while
-the scheduler has work.
+the request accepts only plain text. Explanations are made one at a time. All answers together, with the words and the JSON,
+take at most a share of the event loop while the scheduler has work.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from kubesched.base.turns import Steps
 from kubesched.scheduler.scheduler import Scheduler
 
 from .explainer import Explainer
-from .objects import InformedObjects
+from .objects import InformedObjects, Objects
 from .preemptions import PreemptionMemory
 from .records.ring import RecordFilter, Ring, json_lines
 from .records.schema import Record
@@ -41,8 +41,9 @@ __all__ = ["LivePages"]
 
 T = TypeVar("T")
 
-#: Share of the event loop that explanations may take while the scheduler has work.
-_SHARE: Final = 0.04
+#: Share of the event loop that answers may take while the scheduler has work. It is counted by the clock, because other
+#: processes then slow the answers and the scheduler down alike.
+_SHARE: Final = 0.03
 #: Most requests that wait for their turn; more are refused.
 _MOST_WAITING: Final = 8
 #: Most nodes that one request compares with, and most records of one answer.
@@ -72,14 +73,18 @@ class LivePages:
         ready: Callable[[], bool] = lambda: True,
         preemptions: PreemptionMemory | None = None,
         decisions: Ring | None = None,
+        objects: Objects | None = None,
         time: Callable[[], float] | None = None,
     ) -> None:
-        """``ready`` returns True once the scheduler's caches are filled. ``time`` is the event loop's by default."""
+        """``ready`` returns True once the scheduler's caches are filled. ``time`` is the event loop's by default.
+
+        ``objects`` are those that the scheduler watches by default. It watches no quotas and no workloads.
+        """
         self._time = time if time is not None else asyncio.get_running_loop().time
         self._scheduler = scheduler
         self._ready = ready
         self._decisions = decisions
-        objects = InformedObjects(scheduler.informers)
+        objects = objects if objects is not None else InformedObjects(scheduler.informers)
         self._explainer = Explainer(scheduler, objects, preemptions=preemptions, decisions=decisions, live=True)
         self._turn = asyncio.Lock()
         self._waiting = 0
@@ -92,17 +97,22 @@ class LivePages:
             match path.strip("/").split("/"):
                 case ["decisions"]:
                     _check_names(query, *_FILTERS)
-                    return self._recorded(query)
+                    return await self._recorded(query)
                 case ["explain", "pending"]:
                     _check_names(query, "namespace", "node")
                     namespace = _one(query, "namespace")
-                    pods = [pod for pod in self._pending() if not namespace or pod.namespace == namespace]
-                    return await self._explained(pods, _nodes(query), accept, as_groups=True)
+                    return await self._explained(
+                        lambda: self._pending(namespace),
+                        _nodes(query),
+                        accept,
+                        as_groups=True,
+                        lacking=(namespace or None, ()),
+                    )
                 case ["explain", "nodes", name]:
                     _check_names(query)
                     if self._scheduler.cache.table.row_of(name) is None:
                         return _text(404, f"no node is named {name}")
-                    return await self._explained(self._pending(), [name], accept)
+                    return await self._explained(self._pending, [name], accept)
                 case ["explain", "podgroups", namespace, name]:
                     _check_names(query)
                     return await self._explained_group(f"{namespace}/{name}", accept)
@@ -116,60 +126,69 @@ class LivePages:
                         if pod is None and self._decisions is not None
                         else None
                     )
-                    if pod is None and last is None and not self._was_evicted(f"{namespace}/{name}"):
-                        return _text(
-                            404,
-                            f"no pod is named {namespace}/{name}, and none of this name was evicted lately"
-                            + ("" if self._decisions is not None else "; decisions are not recorded"),
-                        )
+                    key, alone = f"{namespace}/{name}", [pod] if pod is not None else []
+                    lacking = (namespace, [key]) if pod is None else None
                     return await self._explained(
-                        [pod] if pod is not None else [], _nodes(query), accept, f"{namespace}/{name}", last
+                        lambda: alone, _nodes(query), accept, key=key, last=last, lacking=lacking
                     )
         except _BadQueryError as error:
             return _text(400, str(error))
         return _text(404, "404 page not found")
 
-    def _pending(self) -> list[Pod]:
-        return [pod for pod in self._scheduler.informers.pods.values() if not pod.spec.node_name]
-
-    def _was_evicted(self, key: str) -> bool:
-        return bool(self._explainer.evictions_of(key))
+    def _pending(self, namespace: str = "") -> list[Pod]:
+        pods = self._scheduler.informers.pods.values()
+        return [pod for pod in pods if not pod.spec.node_name and namespace in ("", pod.namespace)]
 
     async def _explained_group(self, key: str, accept: str) -> Answer:
         if not self._explainer.groups.knows(key):
             return _text(404, f"no pod group is named {key}")
-        return await self._explained([], (), accept, groups=[key])
+        return await self._explained(list, (), accept, groups=[key])
 
     async def _explained(
         self,
-        pods: Sequence[Pod],
+        pods: Callable[[], list[Pod]],
         nodes: Sequence[str],
         accept: str,
-        evicted: str = "",
+        key: str = "",
         last: Record | None = None,
+        lacking: tuple[str | None, Sequence[str]] | None = None,
         **how: Any,
     ) -> Answer:
+        """Answer with an explanation. ``key`` is the pod in question, ``last`` its last decision if it is gone.
+
+        ``lacking``: also look for workloads that lack pods because of quotas, of this namespace and with these names.
+        """
         if not self._ready():
             return _text(503, "the scheduler has not read the cluster yet", retry_after=1)
         if self._waiting >= _MOST_WAITING:
-            return _text(429, f"{_MOST_WAITING} explanations are asked for already", retry_after=5)
+            return _text(429, f"{_MOST_WAITING} answers are waited for already", retry_after=5)
         unknown = [name for name in nodes if self._scheduler.cache.table.row_of(name) is None]
         if unknown:
             return _text(404, f"no node is named {unknown[0]}")
+
+        def answering() -> Steps[Answer]:
+            chosen = pods()
+            document = yield from self._explainer.explaining(chosen, nodes, **how)
+            if key:
+                document = msgspec.structs.replace(document, evicted=self._explainer.evictions_of(key))
+            if last is not None:
+                document = msgspec.structs.replace(document, notes=[_gone(last)])
+            if lacking is not None:
+                every = list(self._scheduler.informers.pods.values())
+                found = yield from self._explainer.finding_not_created(every, *lacking)
+                document = msgspec.structs.replace(document, not_created=found)
+            yield
+            if key and not (chosen or document.evicted or document.notes or document.not_created):
+                recorded = "" if self._decisions is not None else "; decisions are not recorded"
+                return _text(404, f"no pod is named {key}, and none of this name was evicted lately{recorded}")
+            return _rendered(document, accept)
+
         self._waiting += 1
         try:
             async with self._turn:
-                document = await self.paced(self._explainer.explaining(pods, nodes, **how))
+                return await self.paced(answering())
         finally:
             self._waiting -= 1
-        if evicted:
-            document = msgspec.structs.replace(document, evicted=self._explainer.evictions_of(evicted))
-        if last is not None:
-            document = msgspec.structs.replace(document, notes=[_gone(last)])
-        if _wants_text(accept):
-            lines = explanation_lines(document)
-            return _text(200, "\n".join(printable(line.text) for line in lines).strip("\n") or "no pod is pending")
-        return Answer(200, bytes(large_json(document, indent=2)) + b"\n", _JSON)
 
     async def explain(self, pods: Sequence[Pod]) -> Explanation:
         """Explain pods, in turn with the requests and within the same share of the event loop.
@@ -184,8 +203,9 @@ class LivePages:
         time = self._time
         try:
             while True:
-                if not self._scheduler.is_idle:
-                    await asyncio.sleep(max(0.0, self._free_at - time()))
+                if not self._scheduler.is_idle and (rest := self._free_at - time()) > 0:
+                    await asyncio.sleep(rest)
+                    continue  # another answer may have made a step meanwhile
                 start = time()
                 try:
                     next(steps)
@@ -199,7 +219,7 @@ class LivePages:
         finally:
             steps.close()
 
-    def _recorded(self, query: Query) -> Answer:
+    async def _recorded(self, query: Query) -> Answer:
         """Answer with recorded attempts as lines of JSON."""
         if self._decisions is None:
             return _text(404, "decisions are not recorded")
@@ -216,8 +236,28 @@ class LivePages:
             since=_number(query, "since"),
             until=_number(query, "until"),
         )
-        records = self._decisions.records(wanted, most=int(limit or _MOST_RECORDS))
-        return Answer(200, b"".join(json_lines(records)), "application/x-ndjson")
+        if self._waiting >= _MOST_WAITING:
+            return _text(429, f"{_MOST_WAITING} answers are waited for already", retry_after=5)
+        finding = self._decisions.finding(wanted, most=int(limit or _MOST_RECORDS))
+
+        def answering() -> Steps[Answer]:
+            records = yield from finding
+            yield
+            return Answer(200, b"".join(json_lines(records)), "application/x-ndjson")
+
+        self._waiting += 1
+        try:
+            return await self.paced(answering())
+        finally:
+            self._waiting -= 1
+
+
+def _rendered(document: Explanation, accept: str) -> Answer:
+    """Return an explanation as JSON, or as lines if the request accepts only these."""
+    if _wants_text(accept):
+        lines = explanation_lines(document)
+        return _text(200, "\n".join(printable(line.text) for line in lines).strip("\n") or "no pod is pending")
+    return Answer(200, bytes(large_json(document, indent=2)) + b"\n", _JSON)
 
 
 def _gone(last: Record) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
@@ -20,6 +21,7 @@ from kubesched.scheduler.framework.runtime import Framework
 from kubesched.scheduler.nodes import NodeInfo, NodeTable
 from kubesched.scheduler.nodes.columns import RowArray
 
+from .foreign import what_if
 from .obstacles import Obstacles, rows_without
 
 __all__ = ["NewNode", "belongings", "copy_of", "kinds_of", "new_nodes_for"]
@@ -111,21 +113,22 @@ def belongings(framework: Framework, name: str, like: NodeInfo) -> Iterator[Abst
     """What-ifs of what belongs to a node besides its object, by plugin."""
     for plugin in framework.plugins.values():
         if hasattr(plugin, "new_node"):
-            yield plugin.new_node(name, like)
+            yield what_if(plugin.name, "new_node", partial(plugin.new_node, name, like))
 
 
 def _fits(framework: Framework, search: Search, obstacles: Obstacles, like: NodeInfo, copy: Node) -> bool:
     """True if all filters let the pod run on the copy."""
     pod, table = obstacles.pod, search.table
     state = prepared(CycleState(), False)
-    with ExitStack() as stack:
-        new = stack.enter_context(search.snapshot.with_node(copy))
-        for what_if in belongings(framework, copy.name, like):
-            stack.enter_context(what_if)
-        try:
+    try:
+        with ExitStack() as stack:
+            new = stack.enter_context(search.snapshot.with_node(copy))
+            for belonging in belongings(framework, copy.name, like):
+                stack.enter_context(belonging)
             outcome = framework.pre_filter(state, pod, search.snapshot.nodes())
             if outcome.status is not None or (outcome.nodes is not None and copy.name not in outcome.nodes):
                 return False
             return framework.filter_node(state, pod, table, new) is None
-        except PluginFailedError:
-            return False
+    except PluginFailedError as error:
+        obstacles.note(error, f"one more node like {like.name} was not tried")
+        return False

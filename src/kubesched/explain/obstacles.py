@@ -21,6 +21,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from kubesched.api.types import Pod, PodSpec
+from kubesched.base.lines import printable
 from kubesched.scheduler.core.diagnosis import Rejection
 from kubesched.scheduler.core.search import Search, prepared
 from kubesched.scheduler.framework.cycle_state import CycleState
@@ -32,6 +33,8 @@ from kubesched.scheduler.framework.runtime import Framework
 from kubesched.scheduler.nodes import NodeList, NodeTable, PodInfo
 from kubesched.scheduler.nodes.columns import NO_ROWS, BoolArray, IntpArray, RowArray, equal_places, joined
 from kubesched.scheduler.plugins.demands.words import counted
+
+from .foreign import guarded, remark, short
 
 __all__ = [
     "Obstacle",
@@ -59,6 +62,8 @@ _FEW: Final = 6
 OF_SCHEDULER: Final = "scheduler"
 #: Most reasons of one plugin that are told apart.
 _MOST_REASONS: Final = 32
+#: Most remarks about plugins that failed.
+_MOST_REMARKS: Final = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,12 +102,20 @@ class Obstacles:
         rows: the rows of all nodes, in the order of ``stands``.
         found: the obstacles, those at the most nodes first.
         silent: demands that stand in the way of no node alone, of plugins that reject some.
+        remarks: sentences about plugins that failed to help with the explanation, and what that costs.
     """
 
     pod: PodInfo
     rows: RowArray
     found: list[Obstacle] = field(default_factory=list)
     silent: list[Obstacle] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+
+    def note(self, error: PluginFailedError, what: str) -> None:
+        """Remark once that a plugin failed, and ``what`` that costs."""
+        text = remark(error, what)
+        if text not in self.remarks and len(self.remarks) < _MOST_REMARKS:
+            self.remarks.append(text)
 
 
 def with_changes(pod: Pod, changes: Sequence[Change]) -> Pod:
@@ -152,7 +165,7 @@ def obstacles_of(framework: Framework, table: NodeTable, pod: PodInfo) -> Obstac
     """
     result = Obstacles(pod, table.order())
     for entry in framework.filters:
-        for one in _of_plugin(_Filter(framework, entry, table), table, pod):
+        for one in _of_plugin(_Filter(framework, entry, table), table, result):
             (result.found if one.stands.any() else result.silent).append(one)
     result.found.sort(key=lambda one: (-int(one.stands.sum()), one.plugin, one.text))
     return result
@@ -233,16 +246,17 @@ def obstacles_of_plugin(
     Raises:
         PluginFailedError: when the plugin fails for the pod as it is.
     """
-    found = _of_plugin(_Filter(framework, entry, table, rows), table, pod)
+    found = _of_plugin(_Filter(framework, entry, table, rows), table, Obstacles(pod, table.order()))
     return [one for one in found if one.stands.any()]
 
 
-def _of_plugin(check: _Filter, table: NodeTable, pod: PodInfo) -> Iterator[Obstacle]:
-    """The obstacles that one plugin sees."""
+def _of_plugin(check: _Filter, table: NodeTable, every: Obstacles) -> Iterator[Obstacle]:
+    """The obstacles that one plugin sees. What fails is noted in ``every``."""
+    pod = every.pod
     rejected = check.rejects(pod)
     if not rejected.stands.any():
         return
-    demands, is_cut = _demands(check, table, pod)
+    demands, is_cut = _demands(check, table, every)
     note = f" (only the first {counted(len(demands), 'demand')} told apart)" if is_cut else ""
     weak = [(demand, demand.without) for demand in demands if demand.without is not None]
     left = rejected.stands
@@ -250,25 +264,31 @@ def _of_plugin(check: _Filter, table: NodeTable, pod: PodInfo) -> Iterator[Obsta
         if weak:
             beyond = check.rejects(pod, [without for _, without in weak]).stands
             left = rejected.stands & beyond
-            yield from _alone(check, pod, weak, rejected.stands & ~beyond)
-    except PluginFailedError:  # a changed pod is none that a user wrote: the plugin's own reasons have to do
+            yield from list(_alone(check, pod, weak, rejected.stands & ~beyond))
+    except PluginFailedError as error:  # a changed pod is none that a user wrote: the plugin's own reasons have to do
         left = rejected.stands
+        every.note(error, "its demands are not told apart")
     fixed = [demand.text(check.rows[left]) for demand in demands if demand.without is None] if left.any() else []
     yield from _by_reason(check.name, rejected, left, "; ".join(fixed), note)
 
 
-def _demands(check: _Filter, table: NodeTable, pod: PodInfo) -> tuple[list[Demand], bool]:
+def _demands(check: _Filter, table: NodeTable, every: Obstacles) -> tuple[list[Demand], bool]:
     """Return the demands that a plugin names, and if there are more of them than are told apart.
 
-    None when the plugin names none or fails, which the log says.
+    None when the plugin names none or fails, which the log and a remark say.
     """
+    pod = every.pod
     if not hasattr(check.plugin, "demands"):
         return [], False
     most = affordable(pod, MOST_OF_PLUGIN)
     try:
-        found = list(islice(check.plugin.demands(pod, table), most + 1))
-    except Exception:
-        _log.warning("plugin %s failed to name the demands of pod %s", check.name, pod.pod.key, exc_info=True)
+        found = [guarded(check.name, one) for one in islice(check.plugin.demands(pod, table), most + 1)]
+    except Exception as error:
+        every.note(PluginFailedError(check.name, error), "its demands are not told apart")
+        _log.warning(
+            "plugin %s failed to name the demands of pod %s: %s", check.name, pod.pod.key, printable(short(error))
+        )
+        _log.debug("traceback of plugin %s", check.name, exc_info=True)
         return [], False
     return found[:most], len(found) > most
 

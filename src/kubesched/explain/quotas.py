@@ -6,7 +6,7 @@ The use of a quota is that of its status; the arithmetic is that of admission (:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from copy import deepcopy
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from kubesched.api.decode import from_builtins
 from kubesched.api.kinds import LIMIT_RANGES, RESOURCE_QUOTAS, Kind, kind_of
 from kubesched.api.quotas import Amounts, QuotaRules, nanos, pod_use
 from kubesched.api.types import Pod
+from kubesched.base.turns import Steps
 from kubesched.cluster.admission import fill_container, show_amount
 from kubesched.scheduler.core.diagnosis import Rejection
 from kubesched.scheduler.framework.cycle_state import CycleState
@@ -28,7 +29,7 @@ from .objects import Objects
 from .report import NotCreated, QuotaLimit
 from .workloads import Workloads
 
-__all__ = ["not_created", "quota_notes"]
+__all__ = ["finding_not_created", "quota_notes"]
 
 #: Kinds that make pods, with the fields of their spec that say how many.
 _MAKERS: Final = {
@@ -40,6 +41,8 @@ _MAKERS: Final = {
 #: Most workloads in an answer, and quotas of a namespace that are read.
 _MOST_WORKLOADS: Final = 64
 _MOST_QUOTAS: Final = 32
+#: Pods and workloads that are looked at in one step.
+_STEP: Final = 1000
 
 
 class _Quotas:
@@ -84,24 +87,35 @@ class _Quotas:
         ]
 
 
-def not_created(
-    scheduler: Scheduler, objects: Objects, pods: Iterable[Pod], namespace: str | None = None
-) -> list[NotCreated]:
-    """Return the workloads that lack pods because of quotas, most missing pods first; those of a namespace if given."""
+def finding_not_created(
+    scheduler: Scheduler,
+    objects: Objects,
+    pods: Iterable[Pod],
+    namespace: str | None = None,
+    names: Collection[str] = (),
+) -> Steps[list[NotCreated]]:
+    """Return the workloads that lack pods because of quotas, most missing pods first, in steps.
+
+    ``namespace`` and ``names``, as ``namespace/name``, narrow the question if they are given.
+    """
     limited = {item["metadata"].get("namespace", "") for item in objects.documents(RESOURCE_QUOTAS, namespace or "")}
     if not limited:
         return []
     existing, samples = Counter[str](), dict[str, Pod]()
-    for pod in pods:
+    for done, pod in enumerate(pods):
+        if done % _STEP == 0:
+            yield
         owner = next((one for one in pod.metadata.owner_references if one.controller), None)
         if owner is not None and pod.namespace in limited and pod.status.phase not in ("Succeeded", "Failed"):
             existing[owner.uid] += 1
             samples.setdefault(owner.uid, pod)
     quotas = {name: _Quotas(objects, name) for name in limited}
-    found: list[NotCreated] = []
+    found: list[tuple[NotCreated, Pod, str]] = []
     for version, kind in _MAKERS:
         table = kind_of(version, kind)
-        for item in objects.documents(table, namespace or "") if table is not None else ():
+        for done, item in enumerate(list(objects.documents(table, namespace or "")) if table is not None else ()):
+            if done % _STEP == 0:
+                yield
             meta = item["metadata"]
             home = quotas.get(meta.get("namespace", ""))
             wanted = _wanted(item, _MAKERS[version, kind])
@@ -120,11 +134,16 @@ def not_created(
                     existing=existing[meta["uid"]],
                     limits=limits,
                     unasked=unasked,
-                    event=objects.warning(meta["namespace"], meta["uid"]),
                 )
-                found.append(_with_hints(scheduler, one, following))
-    found.sort(key=lambda one: (one.existing - one.wanted, one.namespace, one.workload))
-    return found[:_MOST_WORKLOADS]
+                if not names or one.name in names:
+                    found.append((one, following, meta["uid"]))
+    found.sort(key=lambda each: (each[0].existing - each[0].wanted, each[0].namespace, each[0].workload))
+    told = []
+    for one, following, uid in found[:_MOST_WORKLOADS]:
+        event = objects.warning(one.namespace, uid)
+        told.append(_with_hints(scheduler, msgspec.structs.replace(one, event=event), following))
+        yield
+    return told
 
 
 def _wanted(item: Mapping[str, Any], field: str) -> int:

@@ -44,8 +44,8 @@ def releases_for(framework: Framework, search: Search, obstacles: Obstacles) -> 
                 best = Evictions(node.name, keys, len(node.pods), places, trial.frees(victims))
             if len(best.pods if best is not None else ()) == 1 or trial.left <= 0:
                 break
-    except PluginFailedError:
-        return None
+    except PluginFailedError as error:
+        obstacles.note(error, "not all evictions were tried")
     return best
 
 

@@ -14,8 +14,10 @@ from typing import Final
 import numpy as np
 
 from kubesched.scheduler.framework.demand import Change
+from kubesched.scheduler.framework.failures import PluginFailedError
 from kubesched.scheduler.nodes.columns import NO_ROWS, BoolArray, RowArray
 
+from .foreign import MOST_WEAKER
 from .obstacles import MOST_DEMANDS, Obstacle, Obstacles, affordable, rows_without
 
 __all__ = ["Remedy", "remedies_for"]
@@ -23,9 +25,8 @@ __all__ = ["Remedy", "remedies_for"]
 #: Rows that fit after changes; the scheduler's search.
 Fits = Callable[[Sequence[Change]], RowArray]
 
-#: Most sets of obstacles that are tried, and weaker forms of one demand.
+#: Most sets of obstacles that are tried.
 _MOST_SETS: Final = 12
-_MOST_WEAKER: Final = 8
 #: Most sets of one size that are tried because dropping one demand may change what another one counts.
 _MOST_COMBINATIONS: Final = 64
 #: Most evaluations for one pod; after them nothing more is found.
@@ -69,7 +70,11 @@ def remedies_for(obstacles: Obstacles, fits: Fits) -> list[Remedy]:
     found: dict[tuple[str, ...], Remedy] = {}
 
     def attempt(needed: Sequence[Obstacle]) -> bool:
-        remedy = _tried(needed, evaluated)
+        try:
+            remedy = _tried(needed, evaluated)
+        except PluginFailedError as error:
+            obstacles.note(error, "not all changes were tried")
+            return False
         if remedy is not None:
             found.setdefault(remedy.texts, remedy)
         return remedy is not None
@@ -139,7 +144,7 @@ def _tried(needed: Sequence[Obstacle], fits: Fits) -> Remedy | None:
     for place, demand in enumerate(demands):
         # Plugins that look at one volume propose the same change of it, which is made once.
         known = {one.text for one in chosen[:place]}
-        for weaker in sorted(demand.weaker[:_MOST_WEAKER], key=lambda one: one.text not in known):
+        for weaker in sorted(demand.weaker[:MOST_WEAKER], key=lambda one: one.text not in known):
             tried = [*chosen[:place], weaker, *chosen[place + 1 :]]
             fitting = fits(tried)
             if len(fitting):

@@ -291,6 +291,8 @@ class Pending(_Struct, frozen=True, kw_only=True):
     new_nodes: list[NewNodeReport] = []
     #: State of objects that the pods need besides a node, such as their claims.
     waits_for: list[str] = []
+    #: Plugins that failed to help with the explanation, and what that costs.
+    remarks: list[str] = []
     #: Nodes that were asked for: what keeps the pods off each of them.
     alternatives: list[Alternative] = []
     #: State of the first pod in the queue of a live scheduler.

@@ -49,7 +49,7 @@ def explanation_lines(
     groups = document.pending if wide else document.pending[:_MOST_GROUPS]
     lines = [*group_lines(document.pod_groups, wide=wide), *pending_lines(groups, wide=wide)]
     lines += _hidden(document.pending[len(groups) :])
-    lines += _not_created(document.not_created if wide else document.not_created[:_MOST_GROUPS])
+    lines += not_created_lines(document.not_created, wide=wide)
     placed = document.placed if wide else document.placed[:_MOST_PLACED]
     if placed:
         lines += title("Why on this node")
@@ -68,15 +68,18 @@ def explanation_lines(
     return [*lines, *(Line(note) for note in document.notes)]
 
 
-def _not_created(found: Sequence[NotCreated]) -> list[Line]:
-    """Return lines about workloads that lack pods because of quotas."""
+def not_created_lines(found: Sequence[NotCreated], *, wide: bool = True) -> list[Line]:
+    """Return lines about workloads that lack pods because of quotas. Without ``wide`` a long list is cut."""
     lines = title("Not created") if found else []
-    for one in found:
+    shown = found if wide else found[:_MOST_GROUPS]
+    for one in shown:
         lines.append(Line(f"{one.workload} in {one.namespace}: {one.existing:,} of {one.wanted:,} pods", "warn"))
         lines += [Line(f"    {text}") for text in quota_notes([one])]
         if one.event:
             lines.append(Line(f"  {one.event}", "dim"))
         lines += [Line(f"  what would help: {hint}", "good") for hint in one.hints]
+    if len(shown) < len(found):
+        lines.append(Line(f"and {len(found) - len(shown):,} more workloads: --wide shows all", "dim"))
     return lines
 
 
@@ -112,6 +115,7 @@ def _pending_group(group: Pending, most: int | None) -> list[Line]:
     lines += _cut([Line(f"    {_obstacle(one)}") for one in group.obstacles or group.reasons], most)
     lines += _cut([Line(f"  {text}") for text in group.waits_for], most)
     lines += _cut([Line(f"  what would help: {hint}", "good") for hint in group.hints], most)
+    lines += _cut([Line(f"  {text}", "warn") for text in group.remarks], most)
     for other in group.alternatives:
         lines += _alternative(other, "")
     if group.queue is not None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .annotations.simulator import SimulatorResults
     from .annotations.why import WhyPending
     from .live import LivePages
+    from .objects import Objects
     from .records.recorder import Recorder
 
 __all__ = ["Watchers"]
@@ -52,10 +53,17 @@ class Watchers:
         self.observers: list[AttemptObserver] = [one for one in every if one is not None]
         self.pages: dict[str, Page] = dict.fromkeys(("explain", "decisions"), self._page)
 
-    def attach(self, scheduler: Scheduler, port: ApiPort, ready: Callable[[], bool] = lambda: True) -> None:
+    def attach(
+        self,
+        scheduler: Scheduler,
+        port: ApiPort,
+        ready: Callable[[], bool] = lambda: True,
+        objects: Objects | None = None,
+    ) -> None:
         """Begin to watch. Call it before the scheduler starts.
 
-        ``ready`` returns True once the scheduler's caches are filled.
+        ``ready`` returns True once the scheduler's caches are filled. ``objects`` are those that the scheduler watches
+        by default.
         """
         ring = self._recorder.ring if self._recorder is not None else None
 
@@ -63,7 +71,7 @@ class Watchers:
         def live() -> LivePages:
             from .live import LivePages  # noqa: PLC0415 - 10,000 lines that a scheduler runs without
 
-            return LivePages(scheduler, ready=ready, preemptions=self._memory, decisions=ring)
+            return LivePages(scheduler, ready=ready, preemptions=self._memory, decisions=ring, objects=objects)
 
         self._live = live
         self._memory.attach(scheduler)

@@ -13,6 +13,7 @@ from kubesched.api.types import Pod, PodSpec
 from kubesched.base.at_once import completed
 from kubesched.base.turns import Steps
 from kubesched.scheduler.framework.demand import Change
+from kubesched.scheduler.framework.failures import PluginFailedError
 from kubesched.scheduler.framework.status import Status
 from kubesched.scheduler.nodes import NodeInfo, PodInfo
 from kubesched.scheduler.nodes.columns import RowArray
@@ -20,6 +21,7 @@ from kubesched.scheduler.plugins.preemption.budgets import BudgetReader, Budgets
 from kubesched.scheduler.plugins.preemption.groups import Unit, select_victims, units
 from kubesched.scheduler.scheduler import Scheduler
 
+from ..foreign import remark
 from ..new_nodes import belongings, copy_of
 from ..obstacles import Obstacle, with_changes
 from ..report import GroupEvictionReport, GroupNewNodeReport, GroupRemedyReport, PlacementReport
@@ -71,6 +73,14 @@ class Helping:
 
     def found(self, tried: Sequence[PlacementReport], nearest: Nearest) -> Steps[Helps]:
         """Return what helps. ``tried`` are the placements, the nearest first; ``nearest`` is the first of them."""
+        self._helps.remarks.extend(nearest.remarks)
+        try:
+            yield from self._find(tried, nearest)
+        except PluginFailedError as error:
+            self._helps.remarks.append(remark(error, "not everything was tried"))
+        return self._helps
+
+    def _find(self, tried: Sequence[PlacementReport], nearest: Nearest) -> Steps[None]:
         subject, helps = self._subject, self._helps
         names = [one.name for one in tried[:_MOST_PLACEMENTS]]
         if subject.gated:
@@ -106,7 +116,6 @@ class Helping:
                 yield
         if not self._effort.left:
             helps.remarks.append("not every change was tried: there are too many members, placements or pods to evict")
-        return helps
 
     # -- trials ----------------------------------------------------------------------------------------
 
@@ -280,8 +289,8 @@ class Helping:
             for _ in range(count):
                 copy = copy_of(table, like)
                 stack.enter_context(snapshot.with_node(copy))
-                for what_if in belongings(framework, copy.name, like):
-                    stack.enter_context(what_if)
+                for belonging in belongings(framework, copy.name, like):
+                    stack.enter_context(belonging)
             return bool(self._fits(self._subject.queued, name))
 
 

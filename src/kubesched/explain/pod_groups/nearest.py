@@ -43,6 +43,7 @@ class Nearest:
     found: list[Obstacle] = field(default_factory=list)
     remedies: list[Remedy] = field(default_factory=list)
     kinds: list[NodeInfo] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
 
 
 def nearest_of(table: NodeTable, group: Group, name: str, rows: RowArray | None, pod: PodInfo) -> Nearest:
@@ -66,7 +67,7 @@ def nearest_of(table: NodeTable, group: Group, name: str, rows: RowArray | None,
     lacks = _lacks(obstacles.found[0]) if obstacles.found else "find no node"
     remedies = remedies_for(obstacles, fits)
     kinds = [like for like, _ in kinds_of(framework, table, obstacles)]
-    return Nearest(name, pod.pod.key, reports, lacks, obstacles.found, remedies, kinds)
+    return Nearest(name, pod.pod.key, reports, lacks, obstacles.found, remedies, kinds, obstacles.remarks)
 
 
 def _within(obstacles: Obstacles, rows: RowArray | None) -> Obstacles:
@@ -86,7 +87,8 @@ def _within(obstacles: Obstacles, rows: RowArray | None) -> Obstacles:
     found = sorted(
         (one for one in each if one.stands.any()), key=lambda one: (-int(one.stands.sum()), one.plugin, one.text)
     )
-    return Obstacles(obstacles.pod, there, found, [one for one in each if not one.stands.any()])
+    silent = [one for one in each if not one.stands.any()]
+    return Obstacles(obstacles.pod, there, found, silent, obstacles.remarks)
 
 
 def _lacks(obstacle: Obstacle) -> str:

@@ -9,6 +9,8 @@ from typing import Final
 
 import msgspec
 
+from kubesched.base.turns import Steps, finish
+
 from .entry import Entry
 from .schema import Record
 
@@ -16,6 +18,8 @@ __all__ = ["RecordFilter", "Ring", "json_lines"]
 
 #: Bytes that a ring may take, by default.
 _MOST_BYTES: Final = 32 << 20
+#: Entries that are looked at in one step.
+_STEP: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +101,21 @@ class Ring:
 
     def records(self, wanted: RecordFilter | None = None, *, most: int | None = None) -> list[Record]:
         """Return the records that pass, oldest first; of more than ``most`` the newest."""
-        found: deque[Record] = deque(maxlen=most)
-        for entry in list(self._entries):
+        return finish(self.finding(wanted, most=most))
+
+    def finding(self, wanted: RecordFilter | None = None, *, most: int | None = None) -> Steps[list[Record]]:
+        """Do the work of :meth:`records` in steps, between which entries may come and go."""
+        found: list[Record] = []
+        for looked, entry in enumerate(reversed(list(self._entries)), 1):
+            if len(found) == most:
+                break
             record = entry.record()
             if wanted is None or wanted.accepts(record):
                 found.append(record)
-        return list(found)
+            if looked % _STEP == 0:
+                yield
+        found.reverse()
+        return found
 
     def last(self, uid: str) -> Record | None:
         """Return the newest record of a pod; None if there is none."""

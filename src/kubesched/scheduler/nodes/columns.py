@@ -206,13 +206,17 @@ class LabelColumns:
         self._capacity = capacity
         self._scan = scan
         self._columns: dict[str, LabelColumn] = {}
+        #: Every key that a node has, and some that nodes had; None until it is needed.
+        self._keys: set[str] | None = None
+        self._most_keys = 0
 
     def column(self, key: str) -> LabelColumn:
         """Return the column of a label key."""
         column = self._columns.pop(key, None)
         if column is None:
             column = LabelColumn(self._capacity)
-            for row, labels in self._scan():
+            # A pod may ask for thousands of keys that no node has, more than there are columns, at every attempt.
+            for row, labels in self._scan() if self._may_have(key) else ():
                 value = labels.get(key)
                 if value is not None:
                     column.set(row, value)
@@ -222,9 +226,20 @@ class LabelColumns:
         self._columns[key] = column
         return column
 
+    def _may_have(self, key: str) -> bool:
+        """Return False if no node has the label key."""
+        if self._keys is None:
+            self._keys = {each for _, labels in self._scan() for each in labels}
+            self._most_keys = 2 * len(self._keys) + _MAX_COLUMNS
+        return key in self._keys
+
     def set_row(self, row: int, labels: Labels) -> None:
         for key, column in self._columns.items():
             column.set(row, labels.get(key))
+        if self._keys is not None:
+            self._keys.update(labels)
+            if len(self._keys) > self._most_keys:
+                self._keys = None  # most of them are of nodes that are gone
 
     def grow(self, capacity: int) -> None:
         self._capacity = capacity

@@ -14,6 +14,8 @@ from kubesched.cluster.controllers import ABSENT_OWNER, DEVICES_ANNOTATION
 from kubesched.cluster.files import Manifest
 from kubesched.cluster.kubelets import DURATION, FAILED
 from kubesched.cluster.schema import root_type, unknown_paths
+from kubesched.explain.annotations.simulator import CUT
+from kubesched.explain.annotations.why import WHY_PENDING
 from kubesched.explain.workloads import WORKLOAD
 from kubesched.scheduler.config import KubeSchedulerConfiguration
 
@@ -36,6 +38,8 @@ _ONE_BY_ONE: Final = ": pods are scheduled one by one without the feature gate G
 
 #: Prefix of annotations of our own. An annotation with it that nothing reads or writes is most likely misspelled.
 _PREFIX: Final = "kubesched.io/"
+#: Annotations that a live scheduler writes when it is asked to; a dump has them, and nothing reads them.
+_WRITTEN: Final = frozenset({WHY_PENDING, CUT})
 _ANNOTATIONS: Final = frozenset(
     {ARRIVAL, DURATION, FAILED, ABSENT_OWNER, DEVICES_ANNOTATION, WORKLOAD}
     | {_PREFIX + name for name in ("exit", "capacity", "capacity-of", "topology", "volumes-per-node", "hollow", "load")}
@@ -122,7 +126,7 @@ def _unknown_annotations(objects: Sequence[Manifest]) -> list[str]:
     found: dict[str, list[Manifest]] = {}
     for item in objects:
         names = {name for annotations, _ in _pod_parts(item) for name in annotations if name.startswith(_PREFIX)}
-        for name in sorted(names - _ANNOTATIONS):
+        for name in sorted(names - _ANNOTATIONS - _WRITTEN):
             found.setdefault(name, []).append(item)
     texts = []
     for name, items in found.items():

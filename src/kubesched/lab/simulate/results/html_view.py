@@ -6,6 +6,8 @@ import html
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from kubesched.explain.quotas import quota_notes
+
 from .column_units import unit_of
 from .report import GROUP_HEAD, group_cells
 from .result import Result
@@ -48,6 +50,13 @@ def html_of(result: Result) -> str:
         ]
         parts.append(html_table(("pending", "pods", "reason", "message", "what would help"), pending))
         parts += _more(len(result.pending), "groups")
+    if result.not_created:
+        lacking = [
+            (one.workload, f"{one.wanted - one.existing:,}", "; ".join(quota_notes([one])), "; ".join(one.hints))
+            for one in result.not_created[:_MOST]
+        ]
+        parts.append(html_table(("not created", "pods", "why", "what would help"), lacking))
+        parts += _more(len(result.not_created), "workloads")
     said = [error.text for error in result.errors]
     said += [f"{item.source}: {item.count:,} refused: {item.message}" for item in result.refused]
     said += result.warnings

@@ -14,6 +14,7 @@ from kubesched.api.requests import CPU, EPHEMERAL_STORAGE, MEMORY
 from kubesched.api.requests import PODS as POD_COUNT
 from kubesched.api.types import Pod
 from kubesched.base.said_once import said_once
+from kubesched.explain.explainer import Explainer
 from kubesched.explain.workloads import Workloads
 from kubesched.scheduler.nodes.nodeinfo import NodeInfo
 
@@ -95,6 +96,7 @@ def outcome(
         placements=_placements(embedded, book, placed),
         pending=pending,
         groups=group_outcomes(embedded, pods, times, end),
+        not_created=Explainer(scheduler, embedded.objects).not_created(pods),
         refused=refused,
         missing_nodes=missing,
         pods=times,

@@ -17,7 +17,7 @@ from kubesched.base.large_json import as_text, large_json
 from kubesched.base.lines import Line, table, title
 from kubesched.explain.pod_groups.text import group_lines
 from kubesched.explain.report import Explanation, Pending, PreemptionReport
-from kubesched.explain.text import explanation_lines, pending_lines, preemption_lines
+from kubesched.explain.text import explanation_lines, not_created_lines, pending_lines, preemption_lines
 from kubesched.scheduler.plugins.demands.words import counted
 
 from .column_units import Unit, unit_of
@@ -87,6 +87,7 @@ def render_table(result: Result, *, wide: bool = False, width: int | None = None
         *_preemptions(result.preemptions, wide),
         *_groups(result.groups, wide, width),
         *pending_lines(_alone(result)),
+        *not_created_lines(result.not_created, wide=wide),
         *(_explained(result.explanation, wide) if result.explanation is not None else ()),
         *_refused(result.refused),
         *plugin_time_lines(result.plugin_times),
@@ -124,7 +125,12 @@ def _summary(result: Result) -> list[Line]:
         Line(
             text,
             "warn"
-            if totals.pending or totals.refused or totals.on_missing_nodes or totals.on_failed_nodes or result.errors
+            if totals.pending
+            or result.not_created
+            or totals.refused
+            or totals.on_missing_nodes
+            or totals.on_failed_nodes
+            or result.errors
             else "good",
         ),
         Line(end, "dim"),

@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from kubesched.explain.report import Explanation, Pending, PodGroupReport, PreemptionReport
+from kubesched.explain.report import Explanation, NotCreated, Pending, PodGroupReport, PreemptionReport
 
 __all__ = [
     "BlockedPod",
@@ -327,6 +327,8 @@ class Result(_Struct, frozen=True, kw_only=True):
     warnings: list[str]
     #: Pod groups by namespace and name.
     groups: list[GroupOutcome] = []
+    #: Workloads that lack pods because of quotas, most missing pods first.
+    not_created: list[NotCreated] = []
     #: Preemptions in the order in which they happened.
     preemptions: list[PreemptionReport] = []
     #: Events of the run in the order of time.
