@@ -15,11 +15,11 @@ NOTEBOOKS = sorted((ROOT / "examples/notebooks").glob("*.ipynb"))
 
 
 #: Notebooks whose cells are run in this process, without a kernel, which would take several seconds.
-LIGHT = ("what_if",)
+LIGHT = ("how_many_more", "what_if", "which_nodes")
 
 
-def test_there_are_three() -> None:
-    assert [path.stem for path in NOTEBOOKS] == ["batch_queue", "capacity", "what_if"]
+def test_all_notebooks_are_known() -> None:
+    assert [path.stem for path in NOTEBOOKS] == ["batch_queue", "capacity", *LIGHT]
 
 
 # The client's own event loop and sockets are left to the garbage collector.
@@ -46,6 +46,13 @@ def test_the_cells_of_a_light_notebook_run_one_after_the_other(path: Path, monke
     for cell in notebook.cells:
         if cell.cell_type == "code":
             exec(compile(cell.source, str(path), "exec"), names)
-    assert names["after"].events[0].targets == ["hollow-00001", "hollow-00004"]
-    assert names["comparison"].differs
-    assert "needs 4 healthy pods" in names["drain"].blocked[0].why
+    if path.stem == "how_many_more":
+        assert names["found"].copies == 24
+        assert names["axes"].patches
+    elif path.stem == "which_nodes":
+        assert (names["plan"].counts, names["plan"].exact) == ({"general": 3}, True)
+        assert len(names["removal"].drains) == 3
+    else:
+        assert names["after"].events[0].targets == ["hollow-00001", "hollow-00004"]
+        assert names["comparison"].differs
+        assert "needs 4 healthy pods" in names["drain"].blocked[0].why

@@ -116,6 +116,13 @@ def test_pods_whose_names_controllers_made_up_are_matched_by_workload() -> None:
     assert comparison.counts["onlyB"] == 1
     assert comparison.counts["onlyA"] == comparison.counts["lost"] == 0
     assert sum(comparison.counts.values()) == 6
+    [workload] = comparison.workloads
+    assert (workload.workload, workload.zones_a, workload.zones_b) == ("Deployment/web", {"": 5}, {"": 6})
+    assert (workload.nodes_a, workload.nodes_b) == (3, 3)
+    again = kubesched.diff(results[0], kubesched.simulate([*nodes, deployment("web", 5)], controllers=True, seed=9))
+    assert again.workloads == []
+    assert comparison.table("workloads")["zones_b"] == [{"": 6}]
+    assert "<td>6 on 3 nodes</td>" in comparison.to_html().replace(' class="t"', "")
 
 
 def test_dumps_are_compared_as_they_stand(tmp_path: Path) -> None:

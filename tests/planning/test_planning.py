@@ -72,6 +72,14 @@ def test_a_workload_counts_with_its_replicas_and_a_mix_with_other_proportions() 
     assert [(one.pods[0].name, one.copies) for one in alone] == [("web", 12), ("Deployment/db", 6)]
 
 
+def test_a_pod_and_a_workload_of_one_name_are_one_mix() -> None:
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": _asking("1")["spec"]}
+    spec = {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": template}
+    workload = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}
+    (answer,) = kubesched.capacity(NODES, [_asking("2"), workload]).answers
+    assert (answer.copies, [one.placed for one in answer.pods]) == (3, [3, 6])
+
+
 def test_pods_with_claims_are_counted_by_a_run_in_which_their_volumes_are_made() -> None:
     claim = {
         "metadata": {"name": "data"},
@@ -258,6 +266,9 @@ def test_the_commands_write_documents(tmp_path: Path, capsys: pytest.CaptureFixt
     assert main(["capacity", "-f", str(tmp_path / "pod.json"), *cluster, "-o", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["kind"], document["answers"][0]["copies"]) == ("Capacity", 12)
+    assert main(["capacity", "--like", "default/web", *cluster, str(tmp_path / "pod.json"), "-o", "json"]) == 0
+    [answer] = json.loads(capsys.readouterr().out)["answers"]
+    assert (answer["pods"][0]["name"], answer["copies"]) == ("web", 11)
     groups = ["--node-groups", str(tmp_path / "groups.yaml")]
     assert main(["plan", *groups, "--demand", str(tmp_path / "demand.csv"), *cluster, "-o", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
@@ -280,10 +291,23 @@ def test_the_commands_write_documents(tmp_path: Path, capsys: pytest.CaptureFixt
             "--mix db=2: no pod has this name; there are web",
         ),
         (["capacity", "-f", "pod.json", "--nodes", "1", "--mix", "db"], "must be NAME=VALUE: 'db'"),
+        (["capacity", "--nodes", "1"], "give the pods: -f FILE, or --like POD, a pod of the cluster"),
+        (
+            ["capacity", "--like", "wep", "--cluster", "pod.json", "--nodes", "1"],
+            "--like wep: the cluster has no pod of this name; did you mean web?",
+        ),
+        (
+            ["capacity", "--like", "web", "--like", "default/web", "--cluster", "pod.json", "--nodes", "1"],
+            "--like default/web: is given twice",
+        ),
         (["plan", "--nodes", "1"], "give the kinds of nodes that can be added"),
         (
             ["plan", "--nodes", "1", "--group", "1:2:m5"],
-            "the catalogue has no row m5 with its price; it has no row at all",
+            "--group: '1:2:m5': the catalogue has no row m5 with its price; it has no row at all",
+        ),
+        (
+            ["plan", "--node-groups", "groups.yaml", "--demand", "demand.csv"],
+            "demand.csv:2: column count: '-1': expected a whole number from 1 to 250000",
         ),
         (["plan", "--node-groups", "pod.json", "--nodes", "1"], "kind: 'Pod': expected NodeGroup"),
     ],
@@ -296,6 +320,8 @@ def test_mistakes_are_one_message(
     expected: str,
 ) -> None:
     (tmp_path / "pod.json").write_text(json.dumps(_asking("1")))
+    (tmp_path / "groups.yaml").write_text(GROUPS)
+    (tmp_path / "demand.csv").write_text("name,count,cpu\nweb,-1,1\n")
     monkeypatch.chdir(tmp_path)
     try:
         code: object = main(arguments)

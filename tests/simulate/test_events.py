@@ -239,6 +239,8 @@ def test_times_are_durations_times_of_day_or_timestamps() -> None:
     times = ["90m", 5400, "01:30", "2025-01-01T01:30:00Z"]
     found = planned_events([{"at": at, "do": "cordon", "nodes": ["a"]} for at in times])
     assert [one.at for one in found] == [5400.0] * 4
+    with pytest.raises(ManifestError, match="or a timestamp not before 2025-01-01T00:00:00Z"):
+        planned_events([{"at": "2024-12-31T23:00:00Z", "do": "cordon", "nodes": ["a"]}])
 
 
 # -- step by step ------------------------------------------------------------------------------------------

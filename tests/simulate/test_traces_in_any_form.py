@@ -147,6 +147,13 @@ def test_a_diurnal_stream_follows_the_day_and_the_week() -> None:
     assert set(days.argsort()[:2]) == {3, 4}
 
 
+@pytest.mark.parametrize("size", [1_000_000_000, {"uniform": [1e18, 2e30]}])
+def test_bursts_are_bounded(size: Any) -> None:
+    bursts = {"every": "1h", "size": size, "regular": True}
+    with pytest.raises(ManifestError, match=r"bursts: .* arrivals were drawn; expected at most 1,000,000; lower size"):
+        kubesched.arrivals([{"name": "b", "bursts": bursts}], until="3h")
+
+
 def test_bursts_are_near_each_other() -> None:
     bursts = {"every": "1h", "size": 10, "within": "60s", "regular": True}
     table = kubesched.arrivals([{"name": "b", "bursts": bursts, "count": {"choice": [2]}}], until="3h")

@@ -91,5 +91,11 @@ def test_the_digest_follows_arguments_and_the_files_they_name(tmp_path: Path) ->
     file.write_text("2")
     third = digest(workload={"manifests": [str(folder)]}, config=str(file))
     assert third not in (first, second)
+    file.write_text(
+        f"apiVersion: kubesched.io/v1alpha1\nkind: Events\nevents: [{{at: 1h, do: configure, config: {folder}/new.yaml}}]"
+    )
+    before = digest(events=str(file))
+    (folder / "new.yaml").write_text("a file of events names it")
+    assert digest(events=str(file)) != before
     assert digest(config="no\0path", text="x" * 10_000) == digest(config="no\0path", text="x" * 10_000)
     assert Digests("m:g").of(Run({}, {})) != Digests("m:f").of(Run({}, {}))

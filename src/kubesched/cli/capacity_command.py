@@ -10,10 +10,10 @@ import msgspec
 
 from kubesched.api.yamltext import to_yaml
 from kubesched.base.large_json import as_text, large_json
-from kubesched.cluster.files import load_manifests
+from kubesched.cluster.files import ManifestError, load_manifests
 from kubesched.lab.simulate.planning.capacity import Counting, capacity_of
 from kubesched.lab.simulate.planning.capacity_text import capacity_lines
-from kubesched.lab.simulate.planning.question import question_of
+from kubesched.lab.simulate.planning.question import pod_like, question_of
 
 from .console import print_lines, progress_bar, terminal_width, warn, write
 from .errors import CliError
@@ -25,9 +25,17 @@ __all__ = ["run"]
 def run(options: argparse.Namespace) -> int:
     if options.until_full and options.mix:
         raise CliError("--until-full asks about each kind of pod alone, --mix about all together: give one", code=2)
+    if not options.filename and not options.like:
+        raise CliError("give the pods: -f FILE, or --like POD, a pod of the cluster", code=2)
     given = load_manifests([path for group in options.filename for path in group])
-    question = question_of(given, dict(options.mix))
     arguments = arguments_of(options)
+    for name in options.like:
+        with given.collecting():
+            model = pod_like(name, arguments["manifests"].objects)
+            if any(one is model for one in given.objects):
+                raise ManifestError(f"--like {name}: is given twice; give it once, with --mix for its number")
+            given.objects.append(model)
+    question = question_of(given, dict(options.mix))
     counting = Counting(together=not options.until_full, preemption=options.preemption, most=options.most)
     is_document = options.output in ("json", "yaml")
     # Output of plugins must not be part of a document.

@@ -10,7 +10,7 @@ import msgspec
 
 from kubesched.api.yamltext import to_yaml
 from kubesched.base.large_json import as_text, large_json
-from kubesched.cluster.files import Manifests, load_manifests
+from kubesched.cluster.files import ManifestError, Manifests, load_manifests
 from kubesched.lab.node_groups import NodeGroup, groups_of_flags, read_catalogue, read_node_groups
 from kubesched.lab.simulate.inputs.workload_table import read_table
 from kubesched.lab.simulate.planning.plan import demanded, plan_of
@@ -71,4 +71,6 @@ def _demand(options: argparse.Namespace) -> Manifests:
     for path in options.demand:
         with demand.collecting():
             demand.objects += read_table(path)
+    if demand.problems and not demand.objects:
+        raise ManifestError(*demand.problems)
     return demand

@@ -42,6 +42,7 @@ another, with all its plugins, until one has no node; that one is explained. Not
 read."""
     parser.epilog = """\
 examples: kubesched capacity -f pod.yaml --kubeconfig ~/.kube/config
+          kubesched capacity --like shop/web-7f4 --from dump.yaml
           kubesched capacity -f web.yaml db.yaml --mix web=3 --mix db=1 --from dump.yaml
           kubesched capacity -f sizes/ --until-full --nodes 100 --node-resource cpu=16 --node-resource memory=64Gi
 JSON and YAML follow the schema of kubesched.lab.simulate.planning.capacity_report (apiVersion kubesched.io/v1alpha1).
@@ -53,8 +54,14 @@ Exit code: 0 even if nothing fits; 1 if the input cannot be used."""
         action="append",
         nargs="+",
         default=[],
-        required=True,
         help="the pods: Pods, or workloads, which count with their replicas; - is standard input",
+    )
+    parser.add_argument(
+        "--like",
+        metavar="POD",
+        action="append",
+        default=[],
+        help="a pod of the cluster as the model, by name or namespace/name, alone or beside -f; may be given again",
     )
     parser.add_argument(
         "--mix",

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from typing import Final, TypeAlias
 
 from kubesched.explain.records import Record
 
 from ..simulate.results.pod_times import FINISHED, SERVING
 from ..simulate.results.result import PodTimes, Result
 from ..sweeps.simulated import figures_of
-from .report import KINDS, Figure, Kind, PodDifference, SideReport
+from .report import KINDS, Figure, Kind, PodDifference, SideReport, WorkloadDifference
 from .sides import Side
 from .views import Comparison
 
@@ -23,6 +23,9 @@ __all__ = ["compare"]
 
 #: Workloads whose pods may take each other's places.
 _ALIKE: Final = SERVING - {"StatefulSet"}
+
+#: Number of pods by zone, and the names of their nodes.
+_Places: TypeAlias = tuple[Counter[str], set[str]]
 
 #: Difference of waiting times, in seconds, above which a pod differs, and the part of the longer one.
 _WAIT: Final = 1.0
@@ -48,6 +51,7 @@ def compare(a: Side, b: Side) -> Comparison:
         figures=list(_figures(a, b)),
         counts={**{kind: counts[kind] for kind in KINDS}, "same": len(pairs) - len(found)},
         pods=found,
+        workloads=list(_workloads(a.result, b.result)),
         warnings=warnings,
     )
 
@@ -65,6 +69,35 @@ def _figures_of(side: Side) -> dict[str, float | str | None]:
             if name.startswith(_UNKNOWN_TO_RECORDS):
                 figures[name] = None
     return figures
+
+
+def _workloads(a: Result, b: Result) -> Iterator[WorkloadDifference]:
+    """Yield the workloads whose placed pods differ by number, zones or number of nodes."""
+    places = _places(a), _places(b)
+    nothing: _Places = (Counter(), set())
+    for key in sorted(places[0].keys() | places[1].keys()):
+        (zones_a, nodes_a), (zones_b, nodes_b) = (side.get(key, nothing) for side in places)
+        if zones_a != zones_b or len(nodes_a) != len(nodes_b):
+            yield WorkloadDifference(
+                namespace=key[0],
+                workload=key[1],
+                zones_a=dict(sorted(zones_a.items())),
+                zones_b=dict(sorted(zones_b.items())),
+                nodes_a=len(nodes_a),
+                nodes_b=len(nodes_b),
+            )
+
+
+def _places(result: Result) -> dict[tuple[str, str], _Places]:
+    """Return the zones and nodes of the placed pods of each workload, by namespace and name."""
+    zones = {node.name: node.zone for node in result.nodes}
+    found: dict[tuple[str, str], _Places] = {}
+    for pod in _pods_of(result).values():
+        if pod.workload and _is_placed(pod):
+            by_zone, nodes = found.setdefault((pod.namespace, pod.workload), (Counter(), set()))
+            by_zone[zones.get(pod.node, "")] += 1
+            nodes.add(pod.node)
+    return found
 
 
 def _pods_of(result: Result) -> dict[str, PodTimes]:

@@ -8,11 +8,11 @@ from typing import Final
 from ..simulate.results.html_report import page_of
 from ..simulate.results.html_view import html_table
 from .report import KINDS, ComparisonReport, Figure
-from .text import HEADINGS, change_text, figure_text, shown_figures
+from .text import HEADINGS, change_text, figure_text, places_text, shown_figures
 
 __all__ = ["content", "render_page"]
 
-#: Most pods of one kind that the page lists.
+#: Most pods of one kind, and most workloads, that the page lists.
 _MOST: Final = 500
 
 
@@ -27,6 +27,18 @@ def content(comparison: ComparisonReport, *, wide: bool = False) -> str:
     parts = [f"<p>A: {html.escape(a.name)} ({a.form})<br>B: {html.escape(b.name)} ({b.form})</p>"]
     rows = [_row(one) for one in shown_figures(comparison, wide=wide)]
     parts.append(html_table(("figure", "A", "B", "change"), rows))
+    if comparison.workloads:
+        places = [
+            (
+                f"{one.namespace}/{one.workload}",
+                places_text(one.zones_a, one.nodes_a),
+                places_text(one.zones_b, one.nodes_b),
+            )
+            for one in comparison.workloads[:_MOST]
+        ]
+        parts.append(html_table(("workload", "pods in A", "pods in B"), places))
+    if len(comparison.workloads) > _MOST:
+        parts.append(f"<p>and {len(comparison.workloads) - _MOST:,} more</p>")
     for kind in KINDS:
         pods = [one for one in comparison.pods if one.kind == kind]
         if pods:

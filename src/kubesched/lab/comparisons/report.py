@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-__all__ = ["KINDS", "ComparisonReport", "Figure", "Kind", "PodDifference", "SideReport"]
+__all__ = ["KINDS", "ComparisonReport", "Figure", "Kind", "PodDifference", "SideReport", "WorkloadDifference"]
 
 #: ``lost``: with a node in A, without one in B. ``gained``: the reverse. ``moved``: on another node. ``onlyA``,
 #: ``onlyB``: the other side has no such pod. ``outcome``: it ended in another way. ``wait``: it waited longer or shorter.
@@ -52,6 +52,19 @@ class PodDifference(_Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
+class WorkloadDifference(_Struct, frozen=True, kw_only=True):
+    """Workload whose placed pods are otherwise dealt over zones, or are on another number of nodes."""
+
+    namespace: str
+    workload: str
+    #: Placed pods by zone; the zone of nodes that have none, and of recorded runs, is empty.
+    zones_a: dict[str, int]
+    zones_b: dict[str, int]
+    #: Number of nodes that these pods are on.
+    nodes_a: int
+    nodes_b: int
+
+
 class ComparisonReport(_Struct, frozen=True, kw_only=True):
     """Comparison of two sides, without views."""
 
@@ -65,6 +78,8 @@ class ComparisonReport(_Struct, frozen=True, kw_only=True):
     counts: dict[str, int]
     #: Pods that differ, by kind, workload and name.
     pods: list[PodDifference]
+    #: Workloads whose pods have another number, zones or number of nodes.
+    workloads: list[WorkloadDifference] = []
     #: Remarks, such as figures that a side cannot have.
     warnings: list[str] = []
 

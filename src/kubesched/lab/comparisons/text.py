@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kubesched.base.lines import Line, table, title
 
 from ..simulate.results.durations import seconds
-from .report import KINDS, ComparisonReport, Figure, PodDifference
+from .report import KINDS, ComparisonReport, Figure, PodDifference, WorkloadDifference
 
-__all__ = ["HEADINGS", "change_text", "comparison_lines", "figure_text", "shown_figures"]
+__all__ = ["HEADINGS", "change_text", "comparison_lines", "figure_text", "places_text", "shown_figures"]
 
 #: Kinds of differences in words.
 HEADINGS: Final = {
@@ -66,6 +66,7 @@ def comparison_lines(comparison: ComparisonReport, *, wide: bool = False, width:
         for one in shown_figures(comparison, wide=wide)
     ]
     lines += title("Figures") + table(("FIGURE", "A", "B", "CHANGE"), rows, (1, 2, 3), width)
+    lines += _workloads(comparison.workloads, wide=wide, width=width)
     lines += title("Pods")
     lines.append(Line(f"{comparison.counts['same']:,} the same", "dim"))
     for kind in KINDS:
@@ -74,6 +75,30 @@ def comparison_lines(comparison: ComparisonReport, *, wide: bool = False, width:
             lines.append(Line(f"{len(pods):,} {HEADINGS[kind]}", "warn" if kind in ("lost", "onlyA") else ""))
             lines += _pods(pods, wide=wide)
     return lines
+
+
+def _workloads(workloads: Sequence[WorkloadDifference], *, wide: bool, width: int | None) -> list[Line]:
+    if not workloads:
+        return []
+    shown = workloads if wide else workloads[:_MOST]
+    rows = [
+        (
+            f"{one.namespace}/{one.workload}",
+            places_text(one.zones_a, one.nodes_a),
+            places_text(one.zones_b, one.nodes_b),
+        )
+        for one in shown
+    ]
+    lines = [*title("Workloads"), *table(("WORKLOAD", "PODS IN A", "PODS IN B"), rows, (), width)]
+    if len(shown) < len(workloads):
+        lines.append(Line(f"and {len(workloads) - len(shown):,} more (-o wide lists them all)", "dim"))
+    return lines
+
+
+def places_text(zones: Mapping[str, int], nodes: int) -> str:
+    """Return pods by zone and the number of their nodes for people."""
+    by_zone = ", ".join(f"{zone} {count:,}" for zone, count in zones.items() if zone)
+    return f"{sum(zones.values()):,} on {nodes:,} nodes" + (f": {by_zone}" if by_zone else "")
 
 
 def _pods(pods: Sequence[PodDifference], *, wide: bool) -> list[Line]:

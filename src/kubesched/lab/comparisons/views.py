@@ -10,7 +10,7 @@ from kubesched.base.large_json import large_json
 
 from ..simulate.results.frames import frame_of
 from .page import content, render_page
-from .report import ComparisonReport, Figure, PodDifference
+from .report import ComparisonReport, Figure, PodDifference, WorkloadDifference
 
 __all__ = ["Comparison"]
 
@@ -32,16 +32,17 @@ class Comparison(ComparisonReport, frozen=True, kw_only=True):
         return render_page(self)
 
     def table(self, name: str = "pods") -> dict[str, list[Any]]:
-        """Return values by column name, of ``pods`` or ``figures``.
+        """Return values by column name, of ``pods``, ``figures`` or ``workloads``.
 
         Raises:
             ValueError: when no table has this name.
         """
-        if name not in ("pods", "figures"):
-            raise ValueError(f"no table is named {name!r}; there are pods, figures")
-        kind: type[PodDifference | Figure] = PodDifference if name == "pods" else Figure
-        rows: list[Any] = self.pods if name == "pods" else list(self.figures)
-        return {column: [getattr(row, column) for row in rows] for column in kind.__struct_fields__}
+        kinds: dict[str, type[msgspec.Struct]]
+        kinds = {"pods": PodDifference, "figures": Figure, "workloads": WorkloadDifference}
+        if name not in kinds:
+            raise ValueError(f"no table is named {name!r}; there are {', '.join(kinds)}")
+        rows = getattr(self, name)
+        return {column: [getattr(row, column) for row in rows] for column in kinds[name].__struct_fields__}
 
     def to_frame(self, name: str = "pods", library: str | None = None) -> Any:
         """Return :meth:`table` as a data frame of ``pandas`` or ``polars``; by default of the one that is installed.
@@ -60,7 +61,7 @@ class Comparison(ComparisonReport, frozen=True, kw_only=True):
                 f"Comparison of {self.a.name} ({self.a.form}) and {self.b.name} ({self.b.form})",
                 f"pods: {counts}",
                 f"figures that differ: {changed} of {len(self.figures)}",
-                ".table('pods' or 'figures'), .to_frame(name), .to_dict(), .to_html()",
+                ".table('pods', 'figures' or 'workloads'), .to_frame(name), .to_dict(), .to_html()",
             )
         )
 

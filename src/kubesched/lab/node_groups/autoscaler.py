@@ -19,7 +19,7 @@ _NODES: Final = re.compile(r"(?:--?nodes=)?(\d{1,9}):(\d{1,9}):(\S+)")
 
 
 def groups_of_flags(flags: Sequence[str], catalogue: Catalogue) -> list[NodeGroup]:
-    """Return a group for each value of ``--nodes``.
+    """Return a group for each value of ``--group``, which are those of cluster-autoscaler's ``--nodes``.
 
     The catalogue's row of the same name has the price, and the size or the model. A group without a size is like the
     existing nodes of that name. The name of a group that is a path is its last part.
@@ -30,7 +30,7 @@ def groups_of_flags(flags: Sequence[str], catalogue: Catalogue) -> list[NodeGrou
     problems: list[str] = []
     found: dict[str, NodeGroup] = {}
     for index, flag in enumerate(flags):
-        where = f"--nodes[{index}]" if len(flags) > 1 else "--nodes"
+        where = f"--group[{index}]" if len(flags) > 1 else "--group"
         match = _NODES.fullmatch(flag.strip())
         if match is None:
             problems.append(f"{where}: {flag!r}: expected MIN:MAX:NAME, such as 1:10:general")

@@ -1,7 +1,7 @@
 """Digest of everything that a run's result depends on. When it changes, a former result is not used again.
 
 It covers kubesched's version, the function, the run's arguments, and the content of files and directories: every text
-or path among the arguments that exists is read. Callers: :mod:`.running`.
+or path among the arguments that exists is read, and those that a file of events or arrivals names. Callers: :mod:`.running`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from typing import Any, Final
 import msgspec
 
 from kubesched import __version__
+from kubesched.api.documents import TextError
+from kubesched.api.yamltext import read_single
+from kubesched.cluster.files import ManifestError, read_text
 
 from .plan import Run
 
@@ -25,6 +28,8 @@ __all__ = ["Digests"]
 #: files by name count.
 _LARGEST: Final = 64 << 20
 _MOST_FILES: Final = 10_000
+#: Most bytes of a file of events or arrivals in which names of files are looked for.
+_LARGEST_NAMING: Final = 1 << 20
 
 
 class Digests:
@@ -33,13 +38,22 @@ class Digests:
     def __init__(self, function: str) -> None:
         self._function = function
         self._contents: dict[str, str] = {}
+        self._inside: dict[str, frozenset[str]] = {}
 
     def of(self, run: Run) -> str:
-        paths = sorted({*_paths(run.arguments), *_paths(self._function.rpartition(":")[0])})
+        named = {*_paths(run.arguments), *_paths(self._function.rpartition(":")[0])}
+        paths = sorted(named.union(*map(self._named_inside, named)))
         contents = [(path, self._content(path)) for path in paths]
         whole = (__version__, self._function, run.arguments, contents)
         encoded = msgspec.json.encode(whole, order="sorted", enc_hook=_opaque)
         return hashlib.sha256(encoded).hexdigest()[:16]
+
+    def _named_inside(self, path: str) -> frozenset[str]:
+        """Return the files that a file of events or arrivals names: configurations and tables."""
+        known = self._inside.get(path)
+        if known is None:
+            known = self._inside[path] = _named_inside(Path(path))
+        return known
 
     def _content(self, path: str) -> str:
         known = self._contents.get(path)
@@ -63,6 +77,17 @@ def _paths(value: Any) -> Iterator[str]:
             yield from _paths(part)
     elif isinstance(value, str | Path) and str(value) and os.path.exists(value):  # noqa: PTH110 - Path.exists raises for texts that are no path
         yield str(value)
+
+
+def _named_inside(place: Path) -> frozenset[str]:
+    if place.suffix not in (".yaml", ".yml", ".json") or not place.is_file() or place.stat().st_size > _LARGEST_NAMING:
+        return frozenset()
+    try:
+        document = read_single(read_text(place), str(place))
+    except (TextError, ManifestError):  # the run names what is wrong with it
+        return frozenset()
+    is_naming = isinstance(document, Mapping) and document.get("kind") in ("Events", "Arrivals")
+    return frozenset(_paths(document)) if is_naming else frozenset()
 
 
 def _content(place: Path) -> str:

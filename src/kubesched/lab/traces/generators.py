@@ -75,17 +75,23 @@ def burst_times(
     within: float,
     *,
     regular: bool = False,
+    most: float = math.inf,
 ) -> Times:
     """Draw the arrivals of bursts.
 
     Bursts begin ``every`` so many seconds on average, or exactly if ``regular``. ``size`` draws their sizes; the
     arrivals of one are spread evenly at random over ``within`` seconds. Those at or after ``end`` are left out.
+
+    Raises:
+        ValueError: when more than ``most`` arrivals were drawn.
     """
     if regular:
         starts = np.arange(begin, end, every, dtype=np.float64)
     else:
         starts = np.sort(rng.uniform(begin, end, rng.poisson((end - begin) / every)))
     sizes = np.maximum(size(len(starts)), 0)
+    if sizes.sum(dtype=np.float64) > most:
+        raise ValueError(f"{sizes.sum(dtype=np.float64):,.0f} arrivals were drawn; expected at most {most:,}")
     times = np.repeat(starts, sizes) + within * rng.random(int(sizes.sum()))
     return np.sort(times[times < end])
 

@@ -22,7 +22,7 @@ from kubesched.api.kinds import KINDS, Kind
 from kubesched.api.selectors import SelectorError, is_label_value, is_qualified_name, parse_selector_text
 from kubesched.api.types import Node
 from kubesched.api.yamltext import read_single
-from kubesched.base.times import parse_duration, parse_time
+from kubesched.base.times import parse_duration, parse_time, timestamp
 from kubesched.cluster.files import ManifestError, read_text
 from kubesched.scheduler.config import ConfigError, KubeSchedulerConfiguration
 
@@ -228,9 +228,11 @@ class _Reader:
             return float((3600 * hours + 60 * minutes + seconds - DEFAULT_EPOCH % _DAY) % _DAY)
         if "T" in text:
             try:
-                return max(0.0, parse_time(text) - DEFAULT_EPOCH)
+                after = parse_time(text) - DEFAULT_EPOCH
             except ValueError:
-                pass
+                after = -1.0
+            if after >= 0:
+                return after
         try:
             if isinstance(value, bool) or not isinstance(value, str | int | float):
                 raise ValueError
@@ -238,9 +240,8 @@ class _Reader:
             if not 0 <= seconds_after < float("inf"):
                 raise ValueError
         except ValueError:
-            self._bad(
-                "at", value, 'seconds or a duration after the start (90m), a time of day ("09:00"), or a timestamp'
-            )
+            right = 'seconds or a duration after the start (90m), a time of day ("09:00"), or a timestamp'
+            self._bad("at", value, f"{right} not before {timestamp(DEFAULT_EPOCH)}")
             return 0.0
         return seconds_after
 

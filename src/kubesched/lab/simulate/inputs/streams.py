@@ -105,9 +105,13 @@ class _Stream:
 
         def process(rng: np.random.Generator, begin: float, end: float) -> Times:
             def sizes(count: int) -> Any:
-                return np.array([float(one) for one in size(rng, count)], np.float64).astype(np.int64)
+                drawn = np.array([float(one) for one in size(rng, count)], np.float64)
+                return np.minimum(drawn, 2.0 * _MOST).astype(np.int64)
 
-            return burst_times(rng, every, begin, end, sizes, within, regular=regular)
+            try:
+                return burst_times(rng, every, begin, end, sizes, within, regular=regular, most=_MOST)
+            except ValueError as error:
+                raise ManifestError(f"{where}: {error}; lower size, or until") from None
 
         return process
 

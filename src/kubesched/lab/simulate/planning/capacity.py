@@ -265,7 +265,7 @@ def _copy(
     A pod that another one of the copy was needed for is tried again.
     """
     queue = [
-        (index, f"{_stem(question.pods[index].name)}-more-{number}")
+        (index, f"{_stem(question.pods[index].name)}-{question.pods[index].infix}-{number}")
         for index in order
         for number in range(
             counted.copies * question.pods[index].share, (counted.copies + 1) * question.pods[index].share

@@ -6,8 +6,10 @@ Other objects of the input, such as a PriorityClass or a DaemonSet, belong to th
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from typing import Any, Final
 
 from kubesched.api.kinds import (
@@ -23,12 +25,14 @@ from kubesched.api.kinds import (
 )
 from kubesched.cluster.files import Manifest, ManifestError, Manifests, expand_workloads
 
-__all__ = ["MOST_SHARE", "AskedPod", "Question", "as_created", "question_of"]
+__all__ = ["MOST_SHARE", "AskedPod", "Question", "as_created", "pod_like", "question_of"]
 
 #: Most pods of one kind in a copy of the mix.
 MOST_SHARE: Final = 10_000
 #: Most kinds of pods in a question.
 _MOST_KINDS: Final = 1_000
+#: Most names of pods that are compared with a name that no pod has.
+_MOST_COMPARED: Final = 5_000
 #: Ordinal of the first made pod of a StatefulSet, beyond those that it has.
 _FIRST_ORDINAL: Final = 1_000_000
 _REPLICATED: Final = (DEPLOYMENTS, REPLICA_SETS, REPLICATION_CONTROLLERS, STATEFUL_SETS)
@@ -48,12 +52,14 @@ class AskedPod:
         name: name for people, such as ``web`` or ``Deployment/web``; unique in its question.
         share: number of these pods in a copy of the mix.
         make: returns the objects of a copy, by its number.
+        infix: middle of the copies' names, which differs for a Pod and a workload of one name.
     """
 
     name: str
     namespace: str
     share: int
     make: Maker
+    infix: str = "more"
 
     @property
     def pod(self) -> Manifest:
@@ -87,9 +93,12 @@ def question_of(given: Manifests, mix: Mapping[str, int] | None = None) -> Quest
     problems = [*given.problems]
     asked: list[AskedPod] = []
     others: list[Manifest] = []
+    names: Counter[tuple[str, str]] = Counter()
     for item in given.objects:
         try:
-            found = _asked(item)
+            # Copies of a Pod and of a workload of one name need different names.
+            same = names[item.namespace, item.name]
+            found = _asked(item, f"more-{same + 1}" if same else "more")
         except ManifestError as error:
             problems += error.problems
             continue
@@ -97,6 +106,7 @@ def question_of(given: Manifests, mix: Mapping[str, int] | None = None) -> Quest
             others.append(item)
         else:
             asked.append(found)
+            names[item.namespace, item.name] += 1
     if not asked and not problems:
         problems.append("there is no pod to ask about; give a Pod, or a workload such as a Deployment")
     if len(asked) > _MOST_KINDS:
@@ -107,6 +117,25 @@ def question_of(given: Manifests, mix: Mapping[str, int] | None = None) -> Quest
     if problems:
         raise ManifestError(*problems)
     return Question(tuple(one for one in pods if one.share), tuple(others))
+
+
+def pod_like(name: str, cluster: Iterable[Manifest]) -> Manifest:
+    """Return the pod of a cluster that a question names as its model, by ``name`` or ``namespace/name``.
+
+    Raises:
+        ManifestError: when there is no such pod, or a pod of this name in several namespaces.
+    """
+    namespace, _, short = name.rpartition("/")
+    pods = [one for one in cluster if one.kind == PODS]
+    found = [one for one in pods if one.name == short and namespace in ("", one.namespace)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        places = ", ".join(sorted(f"{one.namespace}/{one.name}" for one in found))
+        raise ManifestError(f"--like {name}: is the name of several pods; give one of {places}")
+    near = get_close_matches(short, [one.name for one in pods[:_MOST_COMPARED]], 3)
+    have = f"; did you mean {' or '.join(near)}?" if near else f"; it has {len(pods):,} pods"
+    raise ManifestError(f"--like {name}: the cluster has no pod of this name{have}")
 
 
 def _mixed(pods: list[AskedPod], mix: Mapping[str, int], problems: list[str]) -> list[AskedPod]:
@@ -134,11 +163,17 @@ def _named(asked: Iterable[AskedPod]) -> list[AskedPod]:
     return [one if count[one.name] == 1 else replace(one, name=f"{one.namespace}/{one.name}") for one in pods]
 
 
-def _asked(item: Manifest) -> AskedPod | None:
-    """Return what is asked about by an object; None for an object that makes no pods."""
+def _asked(item: Manifest, infix: str) -> AskedPod | None:
+    """Return what is asked about by an object; None for an object that makes no pods. ``infix`` is in copies' names."""
     if item.kind == PODS:
         body = as_created(item.data)
-        return AskedPod(item.name or "pod", item.namespace, 1, _copies(item, body, item.name or "pod"))
+        return AskedPod(
+            item.name or "pod",
+            item.namespace,
+            1,
+            _copies(item, body, f"{(item.name or 'pod')[:200]}-{infix}"),
+            infix,
+        )
     if item.kind == CRON_JOBS:
         raise ManifestError(f"{item.source}: CronJob {item.name}: give its jobTemplate as a Job")
     if item.kind == NODES:
@@ -147,7 +182,7 @@ def _asked(item: Manifest) -> AskedPod | None:
         )
     if item.kind == STATEFUL_SETS:
         share = _share(item, "replicas")
-        return AskedPod(f"StatefulSet/{item.name}", item.namespace, share, _ordinals(item))
+        return AskedPod(f"StatefulSet/{item.name}", item.namespace, share, _ordinals(item), infix)
     if item.kind in _REPLICATED or item.kind == JOBS:
         field = "parallelism" if item.kind == JOBS else "replicas"
         share = _share(item, field)
@@ -156,7 +191,13 @@ def _asked(item: Manifest) -> AskedPod | None:
             del one["spec"]["suspend"]
         pod = expand_workloads([Manifest(item.kind, one, item.source)]).objects[-1]
         name = item.name or "pod"
-        return AskedPod(f"{item.kind.kind}/{name}", item.namespace, share, _copies(item, as_created(pod.data), name))
+        return AskedPod(
+            f"{item.kind.kind}/{name}",
+            item.namespace,
+            share,
+            _copies(item, as_created(pod.data), f"{name[:200]}-{infix}"),
+            infix,
+        )
     return None
 
 
@@ -182,10 +223,8 @@ def as_created(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _copies(item: Manifest, body: dict[str, Any], name: str) -> Maker:
-    short = name[:200]
-
     def make(number: int) -> list[Manifest]:
-        metadata = {**body["metadata"], "name": f"{short}-more-{number}", "namespace": item.namespace}
+        metadata = {**body["metadata"], "name": f"{name}-{number}", "namespace": item.namespace}
         return [Manifest(PODS, {**body, "metadata": metadata}, item.source)]
 
     return make
