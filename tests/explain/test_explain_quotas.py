@@ -147,6 +147,14 @@ def test_a_dump_is_explained_with_its_quotas_and_its_pods_are_not_refused(tmp_pa
     (lacking,) = found.document.not_created
     assert (lacking.wanted, lacking.existing, found.document.pending, found.warnings) == (5, 3, [], [])
     assert [(one.resource, one.used, one.limit, one.needed) for one in lacking.limits] == [("pods", "3", "2", "5")]
+    again = explain_standing(
+        cluster_of(str(path), deleting=True),
+        ["default/web"],
+        namespace="other",
+        registry=in_tree_registry(),
+        config=default_config(),
+    )
+    assert (len(again.document.not_created), again.document.absent) == (1, [])
 
 
 def test_the_result_of_a_simulation_and_its_tables_name_them() -> None:

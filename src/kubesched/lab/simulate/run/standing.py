@@ -95,7 +95,7 @@ async def _explain(
         known = {node.name for node in embedded.nodes()}
         explainer = Explainer(embedded.scheduler, embedded.objects)
         groups = [name for name in names if explainer.groups.knows(name)]
-        lacking = explainer.not_created(pods.values(), namespace, names)
+        lacking = explainer.not_created(pods.values(), None if names else namespace, names)
         known_names = {*pods, *groups, *(one.name for one in lacking)}
         absent = [name for name in names if name not in known_names]
         document = explainer.explain(wanted, against, on_progress, groups=groups, as_groups=not names)
