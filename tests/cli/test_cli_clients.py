@@ -192,7 +192,8 @@ def test_pykube(up: Cluster) -> None:
         api, {**manifest, "spec": {"replicas": 2, "selector": {"matchLabels": labels}, "template": template}}
     )
     deployment.create()
-    wait(lambda: deployment.reload() or deployment.ready)
+    # Without a replica there is no such field yet, which the client does not expect.
+    wait(lambda: deployment.reload() or ("updatedReplicas" in deployment.obj["status"] and deployment.ready))
     deployment.scale(3)
     pods = pykube.Pod.objects(api, namespace="default").filter(selector=labels)
     wait(lambda: sum(pod.ready for pod in pods.all()) == 3)
