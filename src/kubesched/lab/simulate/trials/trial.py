@@ -25,10 +25,9 @@ from kubesched.scheduler.framework.status import Code
 from kubesched.scheduler.nodes.podinfo import PodInfo
 
 from ..embedded import Embedded
-from ..run.placement import Placing
-from .question import AskedPod
+from .placement import Placing
 
-__all__ = ["NeedsRunError", "RefusedPodError", "Trial", "TriedPod", "admitted", "tried_pods"]
+__all__ = ["NeedsRunError", "RefusedPodError", "Trial", "TriedPod", "admitted"]
 
 _BINDER = "DefaultBinder"
 
@@ -178,12 +177,3 @@ class Trial:
 
     def __len__(self) -> int:
         return len(self._placed)
-
-
-def tried_pods(trial: Trial, asked: tuple[AskedPod, ...]) -> list[TriedPod]:
-    """Return the kinds of pods of a question, admitted.
-
-    Raises:
-        NeedsRunError, RefusedPodError: see :class:`TriedPod`.
-    """
-    return [TriedPod(trial, admitted(trial, one.pod)) for one in asked]
