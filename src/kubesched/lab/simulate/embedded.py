@@ -72,6 +72,7 @@ class Embedded:
         observers: Sequence[AttemptObserver] = (),
         taint_new_nodes: bool = False,
         with_faults: bool = True,
+        keep_finished: bool = False,
     ) -> None:
         """Build the parts; must be called in a running event loop.
 
@@ -83,6 +84,8 @@ class Embedded:
         ``controllers`` also runs controllers of :mod:`kubesched.cluster.controllers`: all, or the ones that it names.
         ``kubelet_options`` are passed on to :class:`~kubesched.cluster.kubelets.hollow.HollowKubelets`. ``stages``
         are rules for times and failures of pods and storage, for both.
+
+        ``keep_finished`` keeps pods that have ended, however many there are, although all controllers run.
 
         Without ``with_faults`` no faults can be injected, and no data is kept for them.
 
@@ -125,7 +128,9 @@ class Embedded:
         self._replaced: asyncio.Future[None] | None = None
         chosen = ALL if controllers is True else tuple(controllers or ())
         self.kubelets = self._new_kubelets(_split(rng), chosen, stages, kubelet_options or {}) if kubelets else None
-        self.controllers = self._new_controllers(_split(rng), chosen, stages, gates) if chosen else None
+        self.controllers = (
+            self._new_controllers(_split(rng), chosen, stages, gates, keep_finished=keep_finished) if chosen else None
+        )
         #: Supervisor of all tasks that run here; callers may add tasks.
         self.tasks = Supervisor("embedded cluster")
 
@@ -137,11 +142,17 @@ class Embedded:
         return HollowKubelets(self.client, self.clock, rng=rng, stages=stages, **options)
 
     def _new_controllers(
-        self, rng: random.Random, chosen: _Chosen, stages: Sequence[Stage], gates: FeatureGates
+        self,
+        rng: random.Random,
+        chosen: _Chosen,
+        stages: Sequence[Stage],
+        gates: FeatureGates,
+        *,
+        keep_finished: bool,
     ) -> ControllerManager:
         settings = ControllerSettings(
             # Among few controllers, finished pods are kept: they are the result of a run.
-            terminated_pods=ControllerSettings().terminated_pods if tuple(chosen) == ALL else 0,
+            terminated_pods=ControllerSettings().terminated_pods if tuple(chosen) == ALL and not keep_finished else 0,
             stages=tuple(stages),
             device_taint_rules=gates.enabled("DRADeviceTaintRules"),
             features=gates.among(GATES),

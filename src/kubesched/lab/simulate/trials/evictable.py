@@ -15,7 +15,7 @@ from kubesched.api.types import LabelSelector, Pod
 
 from ..embedded import Embedded
 
-__all__ = ["budget_of", "ends_with_node", "keeps", "movable"]
+__all__ = ["budget_of", "ends_with_node", "forbidden", "held_by_budget", "keeps", "movable", "uncontrolled"]
 
 _MIRROR: Final = "kubernetes.io/config.mirror"
 #: Annotations that forbid evictions, and their values.
@@ -35,11 +35,26 @@ def ends_with_node(pod: Pod) -> bool:
 
 def keeps(embedded: Embedded, pod: Pod) -> str:
     """Return why a pod keeps its node; empty if it can be evicted now."""
+    return forbidden(pod) or uncontrolled(pod) or held_by_budget(embedded, pod)
+
+
+def forbidden(pod: Pod) -> str:
+    """Return the annotation that forbids to evict a pod; empty for none."""
     for name, value in _FORBIDDEN:
         if pod.metadata.annotations.get(name) == value:
             return f"pod {pod.key} must not be evicted: annotation {name}={value}"
-    if not any(owner.controller for owner in pod.metadata.owner_references):
-        return f"pod {pod.key} has no controller: nothing would make it again"
+    return ""
+
+
+def uncontrolled(pod: Pod) -> str:
+    """Return that nothing would make a pod again; empty if it has a controller."""
+    if any(owner.controller for owner in pod.metadata.owner_references):
+        return ""
+    return f"pod {pod.key} has no controller: nothing would make it again"
+
+
+def held_by_budget(embedded: Embedded, pod: Pod) -> str:
+    """Return the budget that allows no eviction of a pod now; empty for none."""
     budget = budget_of(embedded, pod)
     if budget is None:
         return ""
