@@ -12,7 +12,7 @@ from pathlib import Path
 
 import gpu_sharing
 
-from kubesched.lab.simulate.run.placement import Placement, Ties
+from kubesched.lab.simulate.trials.placement import Placement, Ties
 from kubesched.lab.traces import read_nodes, read_pods, typical_pods, with_load
 from kubesched.scheduler.config import load_config_data
 from kubesched.scheduler.framework import Registry

@@ -19,7 +19,7 @@ import numpy as np
 from kubesched.api.decode import from_builtins
 from kubesched.api.types import Node, Pod
 from kubesched.cluster.kubelets import make_nodes, node_template
-from kubesched.lab.simulate.run.placement import Placement
+from kubesched.lab.simulate.trials.placement import Placement
 from kubesched.scheduler.config import load_config_data
 from kubesched.scheduler.config.types import API_VERSION, KIND
 from kubesched.scheduler.core.diagnosis import Rejection

@@ -10,7 +10,7 @@ from typing import Any
 
 from kubesched.api.types import Node, Pod
 from kubesched.cli.main import main
-from kubesched.lab.simulate.run.placement import Placement, Ties
+from kubesched.lab.simulate.trials.placement import Placement, Ties
 from kubesched.lab.traces import OpenbNode, OpenbPod
 from kubesched.scheduler.config import load_config_data
 from kubesched.scheduler.framework.cycle_state import CycleState

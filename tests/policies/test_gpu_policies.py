@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from policy_kit import TYPICAL, gpu_node, gpu_pod, load, placement, random_cluster
 
-from kubesched.lab.simulate.run.placement import Ties
+from kubesched.lab.simulate.trials.placement import Ties
 from kubesched.scheduler.framework.points import capabilities
 from kubesched.scheduler.nodes.podinfo import PodInfo
 

@@ -11,7 +11,7 @@ from policy_kit import gpu_node, gpu_pod, load, placement, random_cluster
 
 from builders import a_pod
 from kubesched.api.types import Pod
-from kubesched.lab.simulate.run.placement import Placement, Ties
+from kubesched.lab.simulate.trials.placement import Placement, Ties
 from kubesched.scheduler.framework.failures import PluginFailedError
 from kubesched.scheduler.nodes.podinfo import PodInfo
 

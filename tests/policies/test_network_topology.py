@@ -10,7 +10,7 @@ from policy_kit import load, nodes_of, placement, scores_of, simulated
 
 from builders import a_node, a_pod
 from kubesched.api.types import Node, Pod
-from kubesched.lab.simulate.run.placement import Placement
+from kubesched.lab.simulate.trials.placement import Placement
 from kubesched.scheduler.framework.queued import QueuedPodInfo
 from kubesched.scheduler.nodes.podinfo import PodInfo
 

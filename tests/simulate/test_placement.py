@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from builders import a_node, a_pod
-from kubesched.lab.simulate.run.placement import Placement, Ties
+from kubesched.lab.simulate.trials.placement import Placement, Ties
 from kubesched.scheduler.config import default_config, load_config_data
 from kubesched.scheduler.framework import Plugin, Status
 from kubesched.scheduler.plugins import in_tree_registry

@@ -11,7 +11,7 @@ import msgspec
 from kubesched.api.yamltext import to_yaml
 from kubesched.base.large_json import as_text, large_json
 from kubesched.cluster.files import ManifestError, Manifests, load_manifests
-from kubesched.lab.node_groups import NodeGroup, groups_of_flags, read_catalogue, read_node_groups
+from kubesched.lab.node_groups import NodeGroup
 from kubesched.lab.simulate.inputs.workload_table import read_table
 from kubesched.lab.simulate.planning.plan import demanded, plan_of
 from kubesched.lab.simulate.planning.plan_text import plan_lines
@@ -19,7 +19,7 @@ from kubesched.lab.simulate.planning.removing import removal_of
 
 from .console import print_lines, progress_bar, terminal_width, warn, write
 from .errors import CliError
-from .planning_input import arguments_of
+from .planning_input import arguments_of, node_groups_of
 
 __all__ = ["run"]
 
@@ -53,13 +53,7 @@ def _groups(options: argparse.Namespace) -> list[NodeGroup]:
         CliError: when there are none, although nodes are to be added.
         ManifestError: for files that cannot be used.
     """
-    catalogue = read_catalogue(options.catalogue) if options.catalogue is not None else {}
-    groups = read_node_groups(options.node_groups, catalogue) if options.node_groups else []
-    if options.group:
-        groups += groups_of_flags(options.group, catalogue)
-    names = [group.name for group in groups]
-    if twice := {name for name in names if names.count(name) > 1}:
-        raise CliError(f"node group {', '.join(sorted(twice))}: is given twice; give one of them another name")
+    groups = node_groups_of(options)
     if not groups and not options.remove:
         text = "--node-groups FILE, or --group MIN:MAX:NAME with --catalogue FILE"
         raise CliError(f"give the kinds of nodes that can be added: {text}", code=2)

@@ -1,4 +1,4 @@
-"""Input of the planners' commands: the cluster and the scheduler that a question is about."""
+"""Input of the planners' commands: the cluster and the scheduler that a question is about, and node groups."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import Any
 
 from kubesched.base.collector import collector_off
 from kubesched.cluster.kubelets import node_template
+from kubesched.lab.node_groups import NodeGroup, groups_of_flags, read_catalogue, read_node_groups
 from kubesched.lab.simulate.inputs.given import node_template_of
 
 from .cluster_source import given_cluster
 from .errors import CliError
 from .loading import load_setup
 
-__all__ = ["arguments_of"]
+__all__ = ["arguments_of", "node_groups_of"]
 
 
 def arguments_of(options: argparse.Namespace, *, hollow: bool = False) -> dict[str, Any]:
@@ -42,3 +43,20 @@ def arguments_of(options: argparse.Namespace, *, hollow: bool = False) -> dict[s
         "seed": options.seed,
         "remarks": [*registry.problems, *remarks],
     }
+
+
+def node_groups_of(options: argparse.Namespace) -> list[NodeGroup]:
+    """Return the node groups of ``--node-groups`` and ``--group``.
+
+    Raises:
+        CliError: when two have one name.
+        ManifestError: for files that cannot be used.
+    """
+    catalogue = read_catalogue(options.catalogue) if options.catalogue is not None else {}
+    groups = read_node_groups(options.node_groups, catalogue) if options.node_groups else []
+    if options.group:
+        groups += groups_of_flags(options.group, catalogue)
+    names = [group.name for group in groups]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise CliError(f"node group {', '.join(sorted(twice))}: is given twice; give one of them another name")
+    return groups

@@ -17,6 +17,7 @@ from kubesched.cluster.kubelets import load_stages, node_template, zone_names
 from kubesched.cluster.store import Store
 from kubesched.explain.annotations import CollectedAnnotations, SimulatorResults
 from kubesched.explain.records import Recorder
+from kubesched.lab.node_groups import NodeGroup
 from kubesched.lab.simulate.inputs.events import PlannedEvent, planned_events, with_configurations
 from kubesched.lab.simulate.inputs.given import check_amounts, cluster_of, node_template_of
 from kubesched.lab.simulate.inputs.table_files import TableFileError, check_file, write_table
@@ -26,12 +27,14 @@ from kubesched.lab.simulate.results.report import error_text, render_json, rende
 from kubesched.lab.simulate.results.result import Result
 from kubesched.lab.simulate.results.tables import table
 from kubesched.lab.simulate.run.simulation import run_simulation
+from kubesched.lab.simulate.scaling.settings import AutoscalerSettings, settings_of
 from kubesched.scheduler.core.observer import AttemptObserver
 from kubesched.scheduler.framework.queued import QueuedPodInfo
 
 from .console import ProgressBar, print_lines, progress_bar, terminal_width, warn, write
 from .errors import CliError
 from .loading import load_setup
+from .planning_input import node_groups_of
 from .saved_file import claimed, decision_file, output_file, refuse_inputs, refuse_other_file
 
 __all__ = ["run"]
@@ -40,6 +43,7 @@ __all__ = ["run"]
 def run(options: argparse.Namespace) -> int:
     _check_outputs(options)
     registry, config, gates, remarks = load_setup(options, options.config)
+    groups, settings = _node_groups(options)
     manifests, template, title = _input(options)
     # Output of plugins must not become part of a document.
     aside = nullcontext() if options.output == "table" else redirect_stdout(sys.stderr)
@@ -70,6 +74,8 @@ def run(options: argparse.Namespace) -> int:
             controllers=options.controllers,
             until=options.until,
             events=_events(options),
+            node_groups=groups,
+            autoscaler=settings,
             remarks=[*registry.problems, *remarks],
             on_progress=progress.bound,
             on_slow_plugin=warn,
@@ -124,6 +130,19 @@ class _Progress(AttemptObserver):
 
     def attempted(self, queued: QueuedPodInfo) -> None:
         self._bar.update(*self._last)
+
+
+def _node_groups(options: argparse.Namespace) -> tuple[list[NodeGroup], AutoscalerSettings | None]:
+    """Return the node groups, and the settings of the autoscaler."""
+    groups = node_groups_of(options)
+    if not options.autoscaler:
+        return groups, None
+    if not groups:
+        raise CliError("--autoscaler: its settings are about node groups; give --node-groups FILE, too", code=2)
+    try:
+        return groups, settings_of(dict(options.autoscaler), "--autoscaler")
+    except ValueError as error:
+        raise CliError(str(error), code=2) from None
 
 
 def _events(options: argparse.Namespace) -> list[PlannedEvent]:
@@ -189,10 +208,11 @@ def _check_outputs(options: argparse.Namespace) -> None:
         [path for group in options.filename for path in group]
         + options.trace
         + options.events
+        + options.node_groups
         + options.stages
         + options.plugin_module
     )
-    read += [path for path in (options.start, options.config, options.node_template) if path]
+    read += [path for path in (options.start, options.config, options.node_template, options.catalogue) if path]
     names = [("--report" if path == options.report else "--save", path) for path in given]
     for option, name in (("--decisions", options.decisions), ("--save-cluster", options.save_cluster)):
         if name:

@@ -12,6 +12,7 @@ __all__ = [
     "feature_gates",
     "json_output",
     "manifests",
+    "node_groups",
     "node_resources",
     "plugin_modules",
     "quiet",
@@ -136,3 +137,24 @@ def start_from(parser: argparse.ArgumentParser) -> None:
 
 def quiet(parser: argparse.ArgumentParser, text: str = "no progress bar and no remarks on stderr") -> None:
     parser.add_argument("-q", "--quiet", action="store_true", help=text)
+
+
+def node_groups(parser: argparse.ArgumentParser) -> None:
+    """Add options for kinds of nodes that can be had."""
+    parser.add_argument(
+        "--node-groups",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="kinds of nodes that can be had: NodeGroups, or Karpenter's NodePools; may be given again",
+    )
+    parser.add_argument(
+        "--group",
+        metavar="MIN:MAX:NAME",
+        action="append",
+        default=[],
+        help="a group as cluster-autoscaler's --nodes has it, with its price in the catalogue; may be given again",
+    )
+    parser.add_argument(
+        "--catalogue", metavar="FILE", help="a table (CSV or YAML) of instance types: name, price, cpu, memory, …"
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from .options import node_resources, quiet, real_cluster, scheduler_setup, start_from
+from .options import node_groups, node_resources, quiet, real_cluster, scheduler_setup, start_from
 from .values import count, node_count, positive, share
 
 __all__ = ["capacity", "plan"]
@@ -95,23 +95,7 @@ examples: kubesched plan --node-groups groups.yaml --from dump.yaml
           kubesched plan --remove --from dump.yaml
 JSON and YAML follow the schema of kubesched.lab.simulate.planning.plan_report (apiVersion kubesched.io/v1alpha1).
 Exit code: 0 even if some pods have no node; 1 if the input cannot be used."""
-    parser.add_argument(
-        "--node-groups",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="kinds of nodes that can be had: NodeGroups, or Karpenter's NodePools; may be given again",
-    )
-    parser.add_argument(
-        "--group",
-        metavar="MIN:MAX:NAME",
-        action="append",
-        default=[],
-        help="a group as cluster-autoscaler's --nodes has it, with its price in the catalogue; may be given again",
-    )
-    parser.add_argument(
-        "--catalogue", metavar="FILE", help="a table (CSV or YAML) of instance types: name, price, cpu, memory, …"
-    )
+    node_groups(parser)
     parser.add_argument(
         "-f",
         "--filename",

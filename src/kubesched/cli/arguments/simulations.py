@@ -10,6 +10,7 @@ from .options import (
 )
 from .options import (
     manifests,
+    node_groups,
     node_resources,
     quiet,
     real_cluster,
@@ -59,6 +60,20 @@ def _result_files(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _node_groups(parser: argparse.ArgumentParser) -> None:
+    """Add options for nodes that come and go."""
+    node_groups(parser)
+    parser.add_argument(
+        "--autoscaler",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        type=setting,
+        help="set a flag of cluster-autoscaler for --node-groups, such as expander=least-waste or "
+        "scale-down-unneeded-time=5m; may be given again",
+    )
+
+
 def _hollow_nodes(parser: argparse.ArgumentParser) -> None:
     """Add options for nodes in addition to those of the input."""
     parser.add_argument("--nodes", metavar="N", type=node_count, default=0, help="add N hollow nodes")
@@ -102,6 +117,7 @@ warnings."""
         default=[],
         help="drains, failures and other changes of nodes by time (YAML of kind Events); may be given again",
     )
+    _node_groups(parser)
     parser.add_argument(
         "--controllers",
         action="store_true",

@@ -88,7 +88,7 @@ def moment(text: str) -> float:
 
 
 #: Tables of a result that can be saved to a file.
-TABLES: Final = ("pods", "nodes", "resources", "series", "pending", "groups", "preemptions")
+TABLES: Final = ("pods", "nodes", "resources", "series", "pending", "groups", "preemptions", "events", "node_groups")
 
 
 def saved_table(text: str) -> tuple[str, str]:

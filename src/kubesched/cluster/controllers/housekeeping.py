@@ -139,6 +139,8 @@ class PodGarbage(Controller):
     async def _collect(self, node: str) -> None:
         """Delete the pods of a node that has been gone for a while, without grace period."""
         pods = self.context.pods.indexed(BY_NODE, node)
+        if not self.context.settings.terminated_pods:
+            pods = [pod for pod in pods if not is_finished(pod.typed)]
         if self._nodes.get(node) is not None or not pods:
             self._missing.pop(node, None)
             return

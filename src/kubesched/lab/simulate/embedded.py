@@ -80,6 +80,7 @@ class Embedded:
         taint_new_nodes: bool = False,
         with_faults: bool = True,
         root_ca: str | None = None,
+        keep_finished: bool = False,
     ) -> None:
         """Build the parts; must be called in a running event loop.
 
@@ -94,6 +95,7 @@ class Embedded:
 
         ``root_ca`` is the authority of the API server's certificate, as PEM text, which may be empty. If it is given, each
         namespace has it in the ConfigMap ``kube-root-ca.crt``.
+        ``keep_finished`` keeps pods that have ended, however many there are, although all controllers run.
 
         Without ``with_faults`` no faults can be injected, and no data is kept for them.
 
@@ -136,7 +138,11 @@ class Embedded:
         self._replaced: asyncio.Future[None] | None = None
         chosen = ALL if controllers is True else tuple(controllers or ())
         self.kubelets = self._new_kubelets(_split(rng), chosen, stages, kubelet_options or {}) if kubelets else None
-        self.controllers = self._new_controllers(_split(rng), chosen, stages, gates, root_ca) if chosen else None
+        self.controllers = (
+            self._new_controllers(_split(rng), chosen, stages, gates, root_ca, keep_finished=keep_finished)
+            if chosen
+            else None
+        )
         #: Supervisor of all tasks that run here; callers may add tasks.
         self.tasks = Supervisor("embedded cluster")
 
@@ -154,10 +160,12 @@ class Embedded:
         stages: Sequence[Stage],
         gates: FeatureGates,
         root_ca: str | None,
+        *,
+        keep_finished: bool,
     ) -> ControllerManager:
         settings = ControllerSettings(
             # Among few controllers, finished pods are kept: they are the result of a run.
-            terminated_pods=ControllerSettings().terminated_pods if tuple(chosen) == ALL else 0,
+            terminated_pods=ControllerSettings().terminated_pods if tuple(chosen) == ALL and not keep_finished else 0,
             stages=tuple(stages),
             device_taint_rules=gates.enabled("DRADeviceTaintRules"),
             features=gates.among(GATES),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,12 +24,15 @@ from kubesched.scheduler.extenders.interface import Extender
 from kubesched.scheduler.framework.registry import PluginError
 from kubesched.scheduler.loading import load_configuration, load_registry
 
+from ..node_groups import NodeGroup, read_node_groups
+from ..node_groups.file import parse_node_groups
 from .inputs.events import EventList, PlannedEvent, planned_events, with_configurations
 from .inputs.given import Objects, manifests_of, node_template_of
 from .inputs.trace_files import TraceInput, trace_pods
 from .results.views import SimulationResult
 from .run.own_thread import outside_any_loop
 from .run.simulation import Progress, run_simulation
+from .scaling.settings import AutoscalerSettings, settings_of
 
 __all__ = [
     "MOST_NODES",
@@ -62,6 +66,8 @@ class Options(TypedDict, total=False):
     stages: Path | Sequence[Stage]
     trace: TraceInput
     events: EventList
+    node_groups: Path | Sequence[Path | NodeGroup | Mapping[str, Any]]
+    autoscaler: Mapping[str, Any] | None
     controllers: bool
     extenders: Sequence[Extender]
     on_progress: Progress | None
@@ -82,6 +88,8 @@ def simulate(
     stages: Path | Sequence[Stage] = (),
     trace: TraceInput = (),
     events: EventList = (),
+    node_groups: Path | Sequence[Path | NodeGroup | Mapping[str, Any]] = (),
+    autoscaler: Mapping[str, Any] | None = None,
     controllers: bool = False,
     extenders: Sequence[Extender] = (),
     on_progress: Progress | None = None,
@@ -108,6 +116,10 @@ def simulate(
             dict of columns, generated arrivals, or a list of these; see ``docs/arrivals.md``.
         events: drains, failures and other changes by time: a path, or a list such as
             ``[{"at": "9h", "do": "fail", "nodes": {"zone": "zone-b"}, "for": "2h"}]``; see ``docs/events.md``.
+        node_groups: kinds of nodes that come and go with the pods: a path or several, documents of kind NodeGroup, or
+            groups from :mod:`kubesched.lab.node_groups`; see ``docs/autoscaling.md``.
+        autoscaler: settings for them, with the names of cluster-autoscaler's flags, such as
+            ``{"expander": "least-waste", "scale-down-unneeded-time": "5m"}``.
         controllers: True runs all controllers: they make the pods of workloads, and replace pods that are gone.
         extenders: in-process objects in place of the extenders that ``config`` names.
         on_progress: function called with (pods bound, pods to be bound).
@@ -134,6 +146,8 @@ def simulate(
         stages=stages,
         trace=trace,
         events=events,
+        node_groups=node_groups,
+        autoscaler=autoscaler,
         controllers=controllers,
         extenders=extenders,
         on_progress=on_progress,
@@ -220,6 +234,8 @@ def options_of(manifests: Objects, **given: Unpack[Options]) -> dict[str, Any]:
         "events": _events(
             given.get("events", ()), lambda one: load_configuration(one, registry, own, enable=classes, gates=gates)[0]
         ),
+        "node_groups": _node_groups(given.get("node_groups", ())),
+        "autoscaler": _autoscaler(given.get("autoscaler"), given.get("node_groups", ())),
         "controllers": _truth("controllers", given.get("controllers", False)),
         "extenders": _extenders(given.get("extenders", ())),
         "remarks": [*registry.problems, *remarks],
@@ -250,6 +266,45 @@ def _stages(given: Path | Iterable[Stage]) -> tuple[Stage, ...]:
 
 def _events(given: EventList, load: Callable[[Any], KubeSchedulerConfiguration]) -> list[PlannedEvent]:
     return with_configurations(planned_events(given), load)
+
+
+def _node_groups(given: Any) -> list[NodeGroup]:
+    """Return groups from paths, documents and groups, in their order.
+
+    Raises:
+        ManifestError: for documents that cannot be used.
+        ValueError: for another kind of value.
+    """
+    listed = [given] if isinstance(given, str | os.PathLike | Mapping | NodeGroup) else given
+    if not isinstance(listed, Iterable):
+        raise ValueError(
+            f"node_groups={given!r}: expected a path, or a list of paths and of documents of kind NodeGroup"
+        )
+    found: list[NodeGroup] = []
+    for index, one in enumerate(listed):
+        if isinstance(one, NodeGroup):
+            found.append(one)
+        elif isinstance(one, str | os.PathLike):
+            found += read_node_groups([os.fspath(one)])
+        elif isinstance(one, Mapping):
+            found += parse_node_groups(json.dumps(one), f"node_groups[{index}]")
+        else:
+            text = "expected a path, a document of kind NodeGroup, or a NodeGroup"
+            raise ValueError(f"node_groups[{index}]={one!r}: {text}")
+    names = [group.name for group in found]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"node_groups: {twice[0]!r} is the name of several groups; give each its own")
+    return found
+
+
+def _autoscaler(given: Any, groups: Any) -> AutoscalerSettings | None:
+    if given is None:
+        return None
+    if not isinstance(given, Mapping):
+        raise ValueError(f'autoscaler={given!r}: expected a dict such as {{"expander": "price"}}')
+    if not groups:
+        raise ValueError("autoscaler: its settings are about node_groups, and there are none; give node_groups")
+    return settings_of(given, "autoscaler")
 
 
 def _truth(name: str, value: Any) -> bool:

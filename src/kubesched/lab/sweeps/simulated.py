@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 __all__ = ["check_arguments", "figures_of", "simulated", "with_paths_from"]
 
 #: Arguments that are paths, or lists of paths.
-_PATHS: Final = frozenset({"config", "events", "manifests", "node_template", "nodes", "plugins", "stages", "trace"})
+_PATHS: Final = frozenset(
+    {"config", "events", "manifests", "node_groups", "node_template", "nodes", "plugins", "stages", "trace"}
+)
 #: Argument that contains other arguments.
 _WORKLOAD: Final = "workload"
 
@@ -93,6 +95,10 @@ def figures_of(result: Result) -> dict[str, Scalar]:
         **_spread("wait", result.times.wait),
         **_spread("turnaround", result.times.turnaround),
     }
+    if result.scaling is not None:
+        figures["cost"], figures["node_hours"] = result.scaling.cost, result.scaling.node_hours
+        figures |= _spread("wait_for_node", result.scaling.wait)
+        figures |= {f"node_hours {one.name}": one.node_hours for one in result.scaling.groups}
     for resource in result.resources:
         if resource.allocatable:
             figures[f"requested {resource.name}"] = round(resource.requested / resource.allocatable, 6)

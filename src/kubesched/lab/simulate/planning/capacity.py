@@ -31,10 +31,10 @@ from ..results.pod_times import amounts
 from ..results.result import NodeUse, Stopped
 from ..run.simulation import Session, simulate
 from ..run.virtual_time import run_virtual
+from ..trials.trial import NeedsRunError, RefusedPodError, Trial, TriedPod, admitted
 from .capacity_report import Amount, Answer, Asked, Capacity, NodeFit, Preempting, ZoneFit
 from .question import Question
 from .timeless import timeless
-from .trial import NeedsRunError, RefusedPodError, Trial, TriedPod, tried_pods
 from .whole_run import Counted, count_by_run, settled_start, without_preemption
 
 __all__ = [
@@ -237,7 +237,7 @@ def _count(trial: Trial, question: Question, most: int, on_progress: Callable[[i
     """
     counted = Counted(placed=[[] for _ in question.pods])
     try:
-        kinds = tried_pods(trial, question.pods)
+        kinds = [TriedPod(trial, admitted(trial, one.pod)) for one in question.pods]
     except RefusedPodError as error:
         counted.stopped, counted.refused = "refused", str(error)
         return counted

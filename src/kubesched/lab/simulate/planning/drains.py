@@ -6,38 +6,29 @@ follows when a new pod has its place on another node. Pods of DaemonSets go with
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kubesched.api.decode import DecodeError, from_builtins
-from kubesched.api.kinds import BUDGETS, NODES, PODS
-from kubesched.api.selectors import SelectorError, compile_label_selector
-from kubesched.api.types import LabelSelector, Pod
+from kubesched.api.kinds import NODES, PODS
+from kubesched.api.types import Pod
 from kubesched.api.wire import MERGE_PATCH, ApiError
 from kubesched.cluster.controllers import Budgets
 from kubesched.cluster.files import Manifest
 
-from ..embedded import Embedded
 from ..inputs.storing import store_objects
 from ..results.result import Stopped
 from ..run.own_thread import outside_any_loop
 from ..run.simulation import Session, simulate
 from ..run.virtual_time import run_virtual
+from ..trials.evictable import budget_of, ends_with_node
 from .capacity import QUIET
 from .plan_report import Drain, Move
 from .question import as_created
 from .whole_run import settled_start
 
-__all__ = ["Drained", "budget_of", "drained", "ends_with_node", "keeps"]
+__all__ = ["Drained", "drained"]
 
-_MIRROR: Final = "kubernetes.io/config.mirror"
-#: Annotations that forbid evictions, and their values.
-_FORBIDDEN: Final = (
-    ("cluster-autoscaler.kubernetes.io/safe-to-evict", "false"),
-    ("karpenter.sh/do-not-disrupt", "true"),
-    ("karpenter.sh/do-not-evict", "true"),
-)
 #: Virtual seconds that a pod gets to go, that its successor gets to run, and that a budget gets to recover.
 _SECONDS: Final = 600.0
 _PATIENCE: Final = 3
@@ -50,46 +41,6 @@ class Drained:
     drains: list[Drain] = field(default_factory=list)
     failed: str = ""
     why: str = ""
-
-
-def ends_with_node(pod: Pod) -> bool:
-    """Return True for a pod that goes with its node: of a DaemonSet, of the node itself, or finished."""
-    if pod.status.phase in ("Succeeded", "Failed") or _MIRROR in pod.metadata.annotations:
-        return True
-    return any(owner.controller and owner.kind in ("DaemonSet", "Node") for owner in pod.metadata.owner_references)
-
-
-def keeps(embedded: Embedded, pod: Pod) -> str:
-    """Return why a pod keeps its node; empty if it can be evicted now."""
-    for name, value in _FORBIDDEN:
-        if pod.metadata.annotations.get(name) == value:
-            return f"pod {pod.key} must not be evicted: annotation {name}={value}"
-    if not any(owner.controller for owner in pod.metadata.owner_references):
-        return f"pod {pod.key} has no controller: nothing would make it again"
-    budget = budget_of(embedded, pod)
-    if budget is None:
-        return ""
-    status = budget.get("status") or {}
-    if not status.get("disruptionsAllowed"):
-        healthy, desired = status.get("currentHealthy", 0), status.get("desiredHealthy", 0)
-        return (
-            f"budget {budget['metadata']['name']} allows no eviction of {pod.key}: {healthy} healthy, {desired} needed"
-        )
-    return ""
-
-
-def budget_of(embedded: Embedded, pod: Pod) -> Mapping[str, Any] | None:
-    """Return the first disruption budget that selects a pod."""
-    for item in embedded.store.table(BUDGETS).items(pod.namespace):
-        data = item.data()
-        selector = (data.get("spec") or {}).get("selector")
-        try:
-            compiled = compile_label_selector(None if selector is None else from_builtins(selector, LabelSelector))
-        except (DecodeError, SelectorError):
-            continue  # an invalid selector protects nothing
-        if compiled.matches(pod.metadata.labels):
-            return data
-    return None
 
 
 def drained(arguments: Mapping[str, Any], nodes: Sequence[str], about: Mapping[str, tuple[str, float]]) -> Drained:
@@ -181,8 +132,3 @@ async def _again(session: Session, pod: Pod, data: dict[str, Any]) -> str:
 def _message(session: Session, pod: Pod) -> str:
     found = session.explain([pod.key]).pending
     return found[0].message if found else "the cluster refuses it"
-
-
-def movable(pods: Iterable[Pod]) -> list[Pod]:
-    """Return the pods that have to move when their node goes, in the order of a drain."""
-    return sorted((pod for pod in pods if not ends_with_node(pod)), key=lambda pod: pod.key)

@@ -27,13 +27,14 @@ from ..results.result import NodeUse, Stopped
 from ..run.own_thread import outside_any_loop
 from ..run.simulation import Session, simulate
 from ..run.virtual_time import run_virtual
+from ..trials.new_nodes import daemon_pods, pending_pods
+from ..trials.trial import NeedsRunError
 from .buying import EFFORT, Purchase, Steps, Waiting, buy
 from .capacity import QUIET, sizes_of
 from .choices import Rules, shared_limits
 from .plan_report import Bought, NewNode, Plan
-from .site import Site, daemon_pods, pending_pods
+from .site import Site
 from .timeless import timeless
-from .trial import NeedsRunError
 from .whole_run import settled_start, unqueued
 
 __all__ = ["demanded", "plan_of"]

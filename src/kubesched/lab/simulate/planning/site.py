@@ -5,82 +5,33 @@ Caller: :mod:`.buying`, which tries choices of nodes for the pods that have none
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Final
 
-import msgspec
 import numpy as np
 
-from kubesched.api.decode import from_builtins
-from kubesched.api.kinds import DAEMON_SETS, NODES, PODS
-from kubesched.api.requests import Resources
 from kubesched.api.selectors import required_node_affinity
 from kubesched.api.taints import first_untolerated
 from kubesched.api.types import Node, Pod
-from kubesched.cluster.files import Manifest, expand_workloads
 from kubesched.scheduler.config import FeatureGates
 
 from ...node_groups import NodeGroup
 from ..embedded import Embedded
 from ..results.pod_times import amounts
+from ..trials.new_nodes import NewNodes, demands_of
+from ..trials.trial import Trial, TriedPod
 from .bounds import Floats, Problem
-from .trial import Trial, TriedPod, admitted
 
-__all__ = ["Demand", "Site", "daemon_pods", "pending_pods"]
+__all__ = ["Site"]
 
 #: Most comparisons of kinds of pods with existing nodes, for the bound.
 _MOST_COMPARISONS: Final = 2_000_000
 #: Nodes about which is computed in the time of a placement.
 _NODES_PER_PLACEMENT: Final = 100
-#: Fewest nodes of a group that are made at once.
-_AT_ONCE: Final = 8
 
 
-@dataclass(slots=True)
-class Demand:
-    """Pods without a node that are equal but for their names."""
-
-    pod: Pod
-    names: list[str] = field(default_factory=list)
-
-    @property
-    def key(self) -> str:
-        return f"{self.pod.namespace}/{self.names[0]}"
-
-
-def pending_pods(embedded: Embedded) -> tuple[list[Pod], list[Pod]]:
-    """Return the pods that need a node, in the order in which the scheduler takes them, and those that cannot have one.
-
-    The latter wait for their scheduling gates, or for another scheduler.
-    """
-    needing: list[Pod] = []
-    others: list[Pod] = []
-    # The table is in the order of creation, in which the queue takes pods of equal priority.
-    for item in embedded.store.table(PODS).objects.values():
-        pod: Pod = item.typed
-        if pod.spec.node_name or pod.status.phase in ("Succeeded", "Failed") or pod.metadata.deletion_timestamp:
-            continue
-        fit = not pod.spec.scheduling_gates and pod.spec.scheduler_name in embedded.scheduler.profiles
-        (needing if fit else others).append(pod)
-    return sorted(needing, key=lambda pod: -(pod.spec.priority or 0)), others
-
-
-def daemon_pods(embedded: Embedded, node: Node) -> list[Manifest]:
-    """Return the pods that the cluster's DaemonSets would make for a new node."""
-    found = []
-    for item in embedded.store.table(DAEMON_SETS).items():
-        made = expand_workloads([Manifest(DAEMON_SETS, item.data(), "daemon set")], node_names=[node.name]).objects[1:]
-        for one in made:
-            pod = from_builtins(one.data, Pod)
-            affine = required_node_affinity(pod.spec).matches(node.labels, node.name)
-            if affine and first_untolerated(node.spec.taints, pod.spec.tolerations) is None:
-                found.append(one)
-    return found
-
-
-class Site:
+class Site(NewNodes):
     """Cluster with pods that need nodes, and groups of nodes that can be had.
 
     Attributes:
@@ -104,88 +55,23 @@ class Site:
         Raises:
             NeedsRunError: when more than the scheduling cycle decides about a pod, unless ``by_run``.
         """
-        self.embedded, self.groups, self.by_run = embedded, groups, by_run
+        super().__init__(embedded, Trial(embedded, gates), groups)
+        self.by_run = by_run
         #: Work of a run, in placements.
         self.run_work = 10 * len(embedded.pods()) + len(embedded.nodes())
-        self.trial = Trial(embedded, gates)
-        by_text: dict[bytes, int] = {}
-        self.demands: list[Demand] = []
-        self.order: list[tuple[int, str]] = []
-        for pod in pods:
-            text = msgspec.json.encode((pod.namespace, pod.metadata.labels, pod.spec))
-            index = by_text.setdefault(text, len(self.demands))
-            if index == len(self.demands):
-                self.demands.append(Demand(pod))
-            self.demands[index].names.append(pod.name)
-            self.order.append((index, pod.name))
+        self.demands, kinds = demands_of(pods)
+        self.order: list[tuple[int, str]] = [(kind, pod.name) for kind, pod in zip(kinds, pods, strict=True)]
         self._tried = [TriedPod(self.trial, one.pod, lenient=by_run) for one in self.demands]
         self.requests = [one.info.fit_requests for one in self._tried]
-        self.work = 0
-        self._nodes: list[list[Node]] = [[] for _ in groups]
         self._held: dict[int, list[int]] = {}
-        self._daemons: dict[str, list[tuple[TriedPod, str]]] = {}
-        self._taken = {node.name for node in embedded.nodes()}
-
-    # -- nodes -----------------------------------------------------------------------------------------
-
-    def node(self, group: int, number: int) -> Node:
-        """Return a new node of a group, as the API server would store it."""
-        known = self._nodes[group]
-        if number >= len(known):
-            items = self.groups[group].nodes(max(number + 1, 2 * len(known), _AT_ONCE), taken=self._taken)
-            store = self.embedded.store
-            known += [store.create(NODES, "", item.data, dry_run=True).typed for item in items[len(known) :]]
-        return known[number]
-
-    def capacity(self, group: int) -> Resources:
-        """Return the allocatable amounts of a node of a group."""
-        return Resources.from_list(self.node(group, 0).status.allocatable)
 
     @contextmanager
     def standing(self, counts: Sequence[int]) -> Iterator[None]:
         """Context in which the cluster has so many more nodes of each group, with the pods of DaemonSets."""
-        before = len(self.trial)
-        with self.trial.same_ties():
-            yield from self._stood(before, counts)
-
-    def _stood(self, before: int, counts: Sequence[int]) -> Iterator[None]:
-        names = self.add(counts)
-        # When nodes come or go, what is known about a kind of pod is computed again for all nodes.
-        self.work += len(self.demands) * len(self.embedded.scheduler.cache.table) // _NODES_PER_PLACEMENT
-        try:
+        with self.trial.same_ties(), super().standing(counts):
+            # When nodes come or go, what is known about a kind of pod is computed again for all nodes.
+            self.work += len(self.demands) * len(self.embedded.scheduler.cache.table) // _NODES_PER_PLACEMENT
             yield
-        finally:
-            self.trial.take_back(before)
-            self.remove(names)
-
-    def add(self, counts: Sequence[int], start: Sequence[int] | None = None) -> list[str]:
-        """Put nodes up: of each group, those from number ``start`` on. Return their names."""
-        cache, names = self.embedded.scheduler.cache, []
-        for group, count in enumerate(counts):
-            first = start[group] if start is not None else 0
-            for number in range(first, first + count):
-                node = self.node(group, number)
-                cache.set_node(node)
-                names.append(node.name)
-        for name in names:
-            for tried, pod in self._daemons_of(name):
-                self.work += 1
-                self.trial.place(tried, pod)
-        return names
-
-    def remove(self, names: Iterable[str]) -> None:
-        """Take nodes down, from which all pods were taken back; the last first, so that the next get the same rows."""
-        for name in reversed(list(names)):
-            self.embedded.scheduler.cache.remove_node(name)
-
-    def _daemons_of(self, name: str) -> list[tuple[TriedPod, str]]:
-        if name not in self._daemons:
-            node = self.embedded.scheduler.cache.table.get(name)
-            assert node is not None
-            assert node.node is not None
-            made = daemon_pods(self.embedded, node.node)
-            self._daemons[name] = [(TriedPod(self.trial, admitted(self.trial, one)), one.name) for one in made]
-        return self._daemons[name]
 
     # -- pods ------------------------------------------------------------------------------------------
 
@@ -197,6 +83,7 @@ class Site:
 
         Raises:
             NeedsRunError, PluginFailedError: see :class:`.trial.Trial`.
+        self._held: dict[int, list[int]] = {}
         """
         left = list(order)
         while True:

@@ -231,7 +231,10 @@ class Course:
             allocatable=columns("allocatable", 0),
             requested=columns("requested", 0),
             fragmentation=columns("fragmentation", 0.0),
-            **places,
+            active=places["active"],
+            backoff=places["backoff"],
+            unschedulable=places["unschedulable"],
+            gated=places["gated"],
         )
         spans = np.diff(np.array([*series.times, now], np.float64))
         total = float(spans.sum())

@@ -119,6 +119,9 @@ def _plots(result: Result) -> Iterable[str]:
         yield step_chart("Requested of the cluster", series.times, shares, percent=True)
         fragments = {name: series.fragmentation[name] for name in names}
         yield step_chart("Free, but unusable for the pods of the run", series.times, fragments, percent=True)
+    if result.scaling is not None:
+        yield step_chart("Nodes of groups, ordered or there", series.times, series.nodes)
+        yield step_chart("Cost of the node groups so far", series.times, {"": series.cost})
     places = ("active", "backoff", "unschedulable", "gated")
     depths = {place: values for place in places if any(values := getattr(series, place))}
     yield step_chart("Pods in the scheduling queue", series.times, depths or {"active": series.active})

@@ -11,6 +11,7 @@ from kubesched.explain.quotas import quota_notes
 from .column_units import unit_of
 from .report import GROUP_HEAD, group_cells
 from .result import Result
+from .scaling_lines import SCALING_HEAD, scaling_cells, scaling_text
 
 __all__ = ["html_of", "html_table"]
 
@@ -38,6 +39,9 @@ def html_of(result: Result) -> str:
     shown = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count or name in always)
     parts = [f"<p><b>{shown}</b><br>{result.virtual_seconds:g} s of virtual time, {result.stopped}</p>"]
     parts.append(_resources(result))
+    if result.scaling is not None:
+        parts.append(html_table([name.lower() for name in SCALING_HEAD], map(scaling_cells, result.scaling.groups)))
+        parts.append(f"<p>{html.escape(scaling_text(result.scaling))}</p>")
     if result.groups:
         ordered = sorted(result.groups, key=lambda one: not one.waiting)
         rows = [(*group_cells(one), one.why.summary if one.why is not None else "") for one in ordered[:_MOST]]

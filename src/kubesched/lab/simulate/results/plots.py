@@ -130,6 +130,18 @@ def _nodes(result: Result, axes: Any, resource: str | None) -> None:
     _legend(axes)
 
 
+def _node_groups(result: Result, axes: Any, resource: str | None) -> None:
+    nodes = {name: values for name, values in result.series.nodes.items() if any(values)}
+    _over_time(result, axes, nodes, stacked=True)
+    _counts(axes, "Nodes of groups, ordered or there", "nodes", empty=not nodes)
+    _legend(axes)
+
+
+def _cost(result: Result, axes: Any, resource: str | None) -> None:
+    _over_time(result, axes, {"cost": result.series.cost} if result.series.cost else {})
+    axes.set(title="Cost of the node groups so far", ylabel="in the currency of the prices")
+
+
 def _counts(axes: Any, title: str, of: str, *, empty: bool) -> None:
     """Set up an axis of whole numbers, with a word where there is nothing to count."""
     axes.set(title=title, ylabel=of)
@@ -146,9 +158,13 @@ PLOTS: Final[dict[str, Callable[[Result, Any, str | None], None]]] = {
     "fragmentation": _fragmentation,
     "waits": _waits,
     "nodes": _nodes,
+    "node_groups": _node_groups,
+    "cost": _cost,
 }
 #: Plots of the overview, which is drawn when no plot is named.
 _OVERVIEW: Final = ("utilisation", "queue", "waits", "nodes")
+#: Plots that the overview has besides, for a run with node groups.
+_OF_GROUPS: Final = ("node_groups", "cost")
 
 
 def plot(result: Result, kind: str | None = None, *, resource: str | None = None, axes: Any = None) -> Any:
@@ -165,7 +181,8 @@ def plot(result: Result, kind: str | None = None, *, resource: str | None = None
     if axes is not None and kind is not None:
         _draw(result, kind, axes, resource)
         return axes
-    kinds = _OVERVIEW if kind is None else (kind,)
+    overview = _OVERVIEW if result.scaling is None else (*_OVERVIEW, *_OF_GROUPS)
+    kinds = overview if kind is None else (kind,)
     figure = new_figure(len(kinds))
     for place, one in zip(figure.axes, kinds, strict=True):
         _draw(result, one, place, resource)

@@ -141,6 +141,11 @@ class PodBook:
         entry = self._entries.get(uid)
         return None if entry is None else entry.bound
 
+    def waits(self, uids: Iterable[str]) -> list[float]:
+        """Return seconds from the active queue to the binding, of those of some pods that were bound."""
+        entries = [self._entries[uid] for uid in sorted(uids) if uid in self._entries]
+        return [one.bound - one.queued for one in entries if one.bound is not None and one.queued is not None]
+
     def evicted(self) -> dict[str, int]:
         """Return the number of pods that were deleted or are going, by workload; but for preempted and ended ones."""
         return Counter(

@@ -34,6 +34,7 @@ from .result import (
     Result,
     RunTimes,
 )
+from .scaling_lines import scaling_lines
 
 __all__ = [
     "GROUP_HEAD",
@@ -83,7 +84,8 @@ def render_table(result: Result, *, wide: bool = False, width: int | None = None
         *_placements(result.placements, wide, width),
         *_nodes(result.nodes, wide, width),
         *_cluster(result, width),
-        *event_lines(result.events),
+        *scaling_lines(result.scaling, width),
+        *event_lines(result.events, wide=wide),
         *_preemptions(result.preemptions, wide),
         *_groups(result.groups, wide, width),
         *pending_lines(_alone(result)),

@@ -23,6 +23,7 @@ __all__ = [
     "ErrorReport",
     "EventReport",
     "GroupOutcome",
+    "GroupUse",
     "MissingNode",
     "NodeUse",
     "Placement",
@@ -32,6 +33,7 @@ __all__ = [
     "ResourceUse",
     "Result",
     "RunTimes",
+    "Scaling",
     "Series",
     "Stopped",
     "Totals",
@@ -168,6 +170,41 @@ class EventReport(_Struct, frozen=True, kw_only=True):
     #: Time at which it was undone, for an event that lasts some time.
     undone: float | None = None
     drains: list[DrainReport] = []
+    #: Reason, for what the autoscaler did.
+    why: str = ""
+
+
+class GroupUse(_Struct, frozen=True, kw_only=True):
+    """Node group over the run: the numbers of its nodes, their hours, and what they cost.
+
+    A node counts, and costs, from its order to its end. ``removed`` are those that went otherwise than by interruption.
+    """
+
+    name: str
+    #: Price of a node per hour.
+    price: float
+    minimum: int
+    maximum: int
+    #: Nodes at the end, those on their way included, and the most at once.
+    nodes: int
+    peak: int
+    added: int
+    removed: int
+    interrupted: int
+    node_hours: float
+    cost: float
+
+
+class Scaling(_Struct, frozen=True, kw_only=True):
+    """Node groups of a run: cost and hours over :attr:`Result.virtual_seconds`, in all and by group."""
+
+    #: Expanders that chose the groups of new nodes, in order.
+    expander: list[str]
+    cost: float
+    node_hours: float
+    groups: list[GroupUse]
+    #: Time from the active queue to the binding, of pods for which nodes were ordered; None when there were none.
+    wait: Distribution | None = None
 
 
 class PodTimes(_Struct, frozen=True, kw_only=True):
@@ -293,6 +330,10 @@ class Series(_Struct, frozen=True, kw_only=True):
     #: nodes where the pod does not fit by its requests. Requests are weighted by their frequency (the measure of the
     #: FGD study).
     fragmentation: dict[str, list[float]] = {}
+    #: By node group: nodes that are ordered or there. Empty in a run without node groups.
+    nodes: dict[str, list[int]] = {}
+    #: Cost of the node groups so far; empty in a run without them.
+    cost: list[float] = []
 
 
 class PluginTimeReport(_Struct, frozen=True, kw_only=True):
@@ -345,3 +386,5 @@ class Result(_Struct, frozen=True, kw_only=True):
     pods: list[PodTimes] = []
     times: RunTimes = RunTimes()
     series: Series = Series()
+    #: Node groups, their hours and cost; None in a run without them.
+    scaling: Scaling | None = None

@@ -49,6 +49,8 @@ def _use(result: Result) -> str:
         for one in result.times.resources
         if one.peak_utilisation and one.name not in ("pods", "ephemeral-storage")
     ]
+    if result.scaling is not None:
+        parts.insert(0, f"cost {result.scaling.cost:,.2f}, {result.scaling.node_hours:,.1f} node-hours")
     return _cut("utilisation: " + ("; ".join(parts) or "none"))
 
 

@@ -1,7 +1,7 @@
 """Flat tables of a result, column by column: for data frames, CSV and Parquet.
 
-One row per pod, node and resource, resource, moment, group of pending pods, pod group, or
-preemption. Amounts and times are those
+One row per pod, node and resource, resource, moment, group of pending pods, pod group,
+preemption, event, or node group. Amounts and times are those
 of :mod:`.result`. Caller: :mod:`.views`.
 """
 
@@ -72,6 +72,9 @@ def _series(result: Result) -> Columns:
         found[name] = list(getattr(series, name))
     for what in ("allocatable", "requested", "fragmentation"):
         found |= {f"{what}.{name}": list(values) for name, values in getattr(series, what).items()}
+    if result.scaling is not None:
+        found |= {f"nodes.{name}": list(values) for name, values in series.nodes.items()}
+        found["cost"] = list(series.cost)
     return found
 
 
@@ -101,12 +104,18 @@ def _events(result: Result) -> Columns:
     events = result.events
     found = _columns(events, ("at", "action"))
     found["targets"] = [", ".join(one.targets) for one in events]
+    found["why"] = [one.why for one in events]
     found["undone"] = [one.undone for one in events]
     found["evicted"] = [sum(len(drain.evicted) for drain in one.drains) for one in events]
     found["blocked"] = [
         "; ".join(f"{pod.pod} {pod.why}" for drain in one.drains for pod in drain.blocked) for one in events
     ]
     return found
+
+
+def _node_groups(result: Result) -> Columns:
+    names = ("name", "price", "minimum", "maximum", "nodes", "peak", "added", "removed", "interrupted")
+    return _columns(result.scaling.groups if result.scaling is not None else [], (*names, "node_hours", "cost"))
 
 
 #: Functions that read a table from a result, by its name.
@@ -119,6 +128,7 @@ TABLES: Final[dict[str, Callable[[Result], Columns]]] = {
     "groups": _groups,
     "preemptions": _preemptions,
     "events": _events,
+    "node_groups": _node_groups,
 }
 
 

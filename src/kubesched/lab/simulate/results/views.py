@@ -41,8 +41,8 @@ class SimulationResult(Result, frozen=True, kw_only=True):
     def table(self, name: str = "pods") -> Columns:
         """Return values by column name, of one of the tables.
 
-        They are ``pods``, ``nodes``, ``resources``, ``series``, ``pending``, ``groups``, ``preemptions`` and
-        ``events``.
+        They are ``pods``, ``nodes``, ``resources``, ``series``, ``pending``, ``groups``, ``preemptions``, ``events``
+        and ``node_groups``.
 
         Raises:
             ValueError: when no table has this name.
@@ -69,7 +69,8 @@ class SimulationResult(Result, frozen=True, kw_only=True):
     def plot(self, kind: str | None = None, *, resource: str | None = None, axes: Any = None) -> Any:
         """Return a matplotlib figure with one plot, or with an overview.
 
-        The plots are ``utilisation``, ``queue``, ``fragmentation``, ``waits`` and ``nodes``.
+        The plots are ``utilisation``, ``queue``, ``fragmentation``, ``waits`` and ``nodes``, and of a run with node
+        groups ``node_groups`` and ``cost``.
 
         With ``axes`` the plot is drawn there, and they are returned. ``resource`` draws one resource only.
 

@@ -21,7 +21,7 @@ from kubesched.scheduler.config import KubeSchedulerConfiguration
 from ..embedded import Embedded
 from ..inputs.events import PlannedEvent, kind_named
 from ..results.result import EventReport
-from .drains import Drain
+from ..scaling.drains import Drain
 
 __all__ = ["Happenings"]
 

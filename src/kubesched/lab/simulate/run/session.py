@@ -18,6 +18,7 @@ from kubesched.explain.workloads import Workloads
 from kubesched.scheduler.core.observer import AttemptObserver
 from kubesched.scheduler.framework.preemption import Preemption
 from kubesched.scheduler.framework.queued import QueuedPodInfo
+from kubesched.scheduler.scheduler import Scheduler
 
 from ..embedded import Embedded
 from ..inputs.arrivals import ARRIVAL, Arrivals
@@ -30,6 +31,7 @@ from ..results.pod_times import SERVING, PodBook
 from ..results.problems import ProblemLog
 from ..results.result import EventReport, Refusal, Result, Stopped
 from ..results.turnover import Turnover
+from ..scaling.autoscaler import Autoscaler
 from .happenings import Happenings
 from .virtual_time import VirtualTimeError, VirtualTimeLoop
 
@@ -62,6 +64,7 @@ class Session(AttemptObserver):
     embedded: Embedded
     _book: PodBook
     _course: Course
+    _scaler: Autoscaler | None
 
     def __init__(
         self,
@@ -99,15 +102,17 @@ class Session(AttemptObserver):
         #: Reason why virtual time could not pass at the last attempt; "" if it passed.
         self._endless = ""
 
-    def follow(self, embedded: Embedded, shapes: Shapes) -> None:
+    def follow(self, embedded: Embedded, shapes: Shapes, scaler: Autoscaler | None = None) -> None:
         """Begin to record the course of a cluster; before anything is stored there."""
-        self.embedded = embedded
+        self.embedded, self._scaler = embedded, scaler
         store, scheduler = embedded.store, embedded.scheduler
         self._book = PodBook(
             lambda: self.now, embedded.clock.now(), Workloads(embedded.objects).of, Turnover(self._replaced_forever)
         )
         store.follow(self._book.changed)
         self._course = Course(scheduler.cache.table, scheduler.metrics.pending_pods, shapes)
+        if scaler is not None:
+            scaler.follow(embedded)
 
     def _replaced_forever(self, workload: str) -> None:
         """Stop the wait for a quiet moment, because it would never end; see :class:`..results.turnover.Turnover`."""
@@ -189,8 +194,16 @@ class Session(AttemptObserver):
 
     def look(self, stopped: Stopped) -> Result:
         """Return the result if the run ended now, without the remarks about the run as a whole."""
-        return outcome(
+        found = outcome(
             self.embedded, self._book, self._course, self.now, seed=self._seed, stopped=stopped, refused=[*self.refused]
+        )
+        if self._scaler is None:
+            return found
+        nodes, cost = self._scaler.over(found.series)
+        return msgspec.structs.replace(
+            found,
+            series=msgspec.structs.replace(found.series, nodes=nodes, cost=cost),
+            scaling=self._scaler.scaling(self.now, self._book.waits(self._scaler.waited)),
         )
 
     def complete(self, found: Result) -> Result:
@@ -204,7 +217,7 @@ class Session(AttemptObserver):
             warnings=warnings,
             errors=self.problems.errors(),
             preemptions=list(self._preemptions),
-            events=self._happenings.reports(),
+            events=self.events(),
         )
 
     def _said_at_the_end(self) -> list[str]:
@@ -316,27 +329,45 @@ class Session(AttemptObserver):
 
     def _is_settled(self) -> bool:
         at_rest = self.embedded.is_settled
-        return at_rest and not len(self._arrivals) and self._happenings.next(at_rest=True) is None
+        return at_rest and not len(self._arrivals) and self._next_deed(at_rest=True) is None
+
+    def _next_deed(self, *, at_rest: bool) -> float | None:
+        """Return the time of the next event, or of the next deed of the autoscaler; None when there is none."""
+        event = self._happenings.next(at_rest=at_rest)
+        if self._scaler is None:
+            return event
+        deed = self._scaler.next(at_rest=at_rest)
+        return min((one for one in (event, deed) if one is not None), default=None)
 
     async def _happen(self) -> bool:
         """Do the events that are due. True if anything may have changed."""
         embedded = self.embedded
         scheduler = embedded.scheduler
-        did = await self._happenings.carry_out(embedded, self.now, at_rest=embedded.is_settled)
-        if embedded.scheduler is not scheduler:
-            self._course.follow(embedded.scheduler.cache.table)
+        at_rest = embedded.is_settled
+        did = await self._happenings.carry_out(embedded, self.now, at_rest=at_rest)
+        self._follow_anew(scheduler)
+        if self._scaler is not None:
+            did |= self._scaler.carry_out(embedded, self.now, at_rest=at_rest and not did)
         return did
 
+    def _follow_anew(self, before: Scheduler) -> None:
+        """Follow the scheduler that has taken the place of the one before, if one has."""
+        if self.embedded.scheduler is before:
+            return
+        self._course.follow(self.embedded.scheduler.cache.table)
+        if self._scaler is not None:
+            self._scaler.follow(self.embedded)
+
     def events(self) -> list[EventReport]:
-        """Return the events that have happened, in the order of time."""
-        return self._happenings.reports()
+        """Return the events that have happened, and what the autoscaler did, in the order of time."""
+        scaled = self._scaler.reports() if self._scaler is not None else []
+        return sorted([*self._happenings.reports(), *scaled], key=lambda one: one.at)
 
     async def act(self, event: PlannedEvent) -> list[str]:
         """Carry out an event now. Returns the nodes or the object that it changed, by name."""
         scheduler = self.embedded.scheduler
         targets = await self._happenings.do(self.embedded, event, self.now)
-        if self.embedded.scheduler is not scheduler:
-            self._course.follow(self.embedded.scheduler.cache.table)
+        self._follow_anew(scheduler)
         await self.quiet()
         return targets
 
@@ -367,7 +398,7 @@ class Session(AttemptObserver):
 
     def _next_given(self) -> float | None:
         """Return the time of the next arrival or event; None when nothing is left to come."""
-        event = self._happenings.next(at_rest=self.embedded.is_settled)
+        event = self._next_deed(at_rest=self.embedded.is_settled)
         times = (self._arrivals.next, None if event is None else self._start + event)
         return min((time for time in times if time is not None), default=None)
 
@@ -380,6 +411,7 @@ class Session(AttemptObserver):
         if (
             len(self._arrivals)
             or len(self._happenings)
+            or (self._scaler is not None and self._scaler.next(at_rest=True) is not None)
             or (kubelets is not None and kubelets.next_timer() is not None)
             or (controllers is not None and controllers.next_timer(besides=(*STORAGE, *DEVICES)) is not None)
         ):

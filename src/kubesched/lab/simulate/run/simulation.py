@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from kubesched.api.groups import GATES
-from kubesched.api.kinds import PODS
+from kubesched.api.kinds import NODES, PODS
 from kubesched.base.collector import collector_off
 from kubesched.cluster.controllers import ALL, BATCH, DEVICES, NODE_LIFE, STORAGE, Controller
 from kubesched.cluster.files import Manifest, ManifestError
@@ -36,6 +36,7 @@ from kubesched.scheduler.framework.plugin_times import PluginTimes
 from kubesched.scheduler.framework.registry import Registry
 from kubesched.scheduler.framework.slow_calls import plugins_of, watching_plugins, work_of
 
+from ...node_groups import NodeGroup, members, with_models
 from ..embedded import Embedded
 from ..inputs.events import PlannedEvent
 from ..inputs.intake import Controllers, Intake, Source, gather, in_order, unread_groups, with_default_class
@@ -43,6 +44,8 @@ from ..inputs.storing import RefusedError, refusals, store_objects
 from ..results.course import Shapes
 from ..results.plugin_times import plugin_times_report
 from ..results.result import Refusal, Result, Stopped
+from ..scaling.autoscaler import Autoscaler, Groups
+from ..scaling.settings import AutoscalerSettings
 from .forecast import pods_to_come, requests_of
 from .session import DEFAULT_UNTIL, Progress, Session
 from .settings_remarks import settings_without_effect
@@ -72,6 +75,8 @@ async def simulate(
     controllers: bool = False,
     until: float | None = None,
     events: Sequence[PlannedEvent] = (),
+    node_groups: Sequence[NodeGroup] = (),
+    autoscaler: AutoscalerSettings | None = None,
     remarks: Sequence[str] = (),
     on_progress: Progress = lambda done, total: None,
     drive: Drive | None = None,
@@ -95,7 +100,8 @@ async def simulate(
     ``node_template`` (8 cpu, 32Gi unless given) are added, dealt over ``zones``. ``stages`` are rules for what pods and
     volumes do. ``until`` bounds the virtual time in seconds; None is :data:`DEFAULT_UNTIL` after the last arrival
     (annotation ``kubesched.io/arrival``) or event. ``events`` happen at their times; where there are any, the
-    controllers of nodes run. ``remarks`` are the first warnings of the result: what the caller's configuration asks for
+    controllers of nodes run. ``node_groups`` are kinds of nodes that come and go, as ``autoscaler`` says; with them all
+    controllers run, and a given ``until`` is the end also if nothing moves any more. ``remarks`` are the first warnings of the result: what the caller's configuration asks for
     and does not get. ``drive`` decides the end of the run instead. ``on_slow_plugin`` receives, in another thread, a
     text about each plugin that holds the run up for a second. ``recorder`` records the decisions, and is closed at the
         end. ``explain`` are pods, as ``namespace/name``, that are explained at the end. ``expecting`` are objects that
@@ -115,7 +121,7 @@ async def simulate(
         ConfigError: when a profile cannot be built, or an extender of ``config`` has no object in its place.
         TaskCrashedError: when a part of the simulated cluster crashed.
     """
-    running: Controllers = "all" if controllers else "batch"
+    running: Controllers = "all" if controllers or node_groups else "batch"
     with collector_off():
         pods_end = any(stage.kind == PODS.kind for stage in stages)
         intake = gather(
@@ -127,6 +133,7 @@ async def simulate(
             pods_end=pods_end,
             features=gates.among(GATES),
         )
+    groups = _with_least_nodes(node_groups, intake)
     needs = Intake(objects=[*intake.everything(), *expecting], driven=intake.driven)
     if needs.uses_storage:
         intake.objects = in_order(with_default_class(intake.objects))
@@ -135,6 +142,8 @@ async def simulate(
     unread = unread_groups(intake.everything(), config, gates.among(GATES))
     said = [*remarks, *settings_without_effect(config, gates), *unread, *intake.warnings]
     session = Session(intake, running, until, seed, said, on_progress, events)
+    given = Groups(groups, autoscaler or AutoscalerSettings(), until)
+    scaler = Autoscaler(given, seed, gates, lambda: session.now) if groups else None
     embedded = Embedded(
         config,
         registry,
@@ -145,11 +154,12 @@ async def simulate(
         event_refresh_seconds=math.inf,
         on_bind=session.bound,
         controllers=ALL
-        if controllers
+        if running == "all"
         else [*_controllers(needs, steered=drive is not None, events=bool(events)), *more_controllers],
         stages=stages,
         extenders=extenders,
-        observers=(session, *observers) if recorder is None else (session, *observers, recorder),
+        observers=[one for one in (session, scaler, *observers, recorder) if one is not None],
+        keep_finished=bool(groups) and not controllers,
         with_faults=drive is not None,
     )
     if recorder is not None:
@@ -157,7 +167,7 @@ async def simulate(
     times = PluginTimes()
     if timer is not None:
         times.attach(embedded.scheduler.frameworks.values(), now=timer)
-    session.follow(embedded, Shapes(*requests_of(intake)))
+    session.follow(embedded, Shapes(*requests_of(intake)), scaler)
     # Running objects exist when the scheduler starts. Pods to be placed follow in the order of the manifests.
     before, new = intake.split()
     session.refused += _stored(embedded, before, intake)
@@ -174,6 +184,24 @@ async def simulate(
     if session.progress_error is not None:
         raise session.progress_error
     return session.complete(found)
+
+
+def _with_least_nodes(given: Sequence[NodeGroup], intake: Intake) -> list[NodeGroup]:
+    """Return the groups with templates, and add to the input the nodes that their minimums lack.
+
+    Raises:
+        ManifestError: for a group whose model is not among the nodes.
+    """
+    nodes = [item for item in intake.objects if item.kind == NODES]
+    groups = with_models(given, [item.data for item in nodes])
+    existing = members(groups, [item.data for item in nodes])
+    taken = {item.name for item in nodes}
+    more = [
+        item for group in groups for item in group.nodes(max(0, group.minimum - len(existing[group.name])), taken=taken)
+    ]
+    if more:
+        intake.objects = in_order([*intake.objects, *more])
+    return groups
 
 
 def _stored(embedded: Embedded, objects: Sequence[Manifest], intake: Intake) -> list[Refusal]:

@@ -25,10 +25,9 @@ from kubesched.scheduler.framework.status import Code
 from kubesched.scheduler.nodes.podinfo import PodInfo
 
 from ..embedded import Embedded
-from ..run.placement import Placing
-from .question import AskedPod
+from .placement import Placing
 
-__all__ = ["NeedsRunError", "RefusedPodError", "Trial", "TriedPod", "admitted", "tried_pods"]
+__all__ = ["NeedsRunError", "RefusedPodError", "Trial", "TriedPod", "admitted"]
 
 _BINDER = "DefaultBinder"
 
@@ -64,7 +63,8 @@ class TriedPod:
     """Kind of pod in a trial, from which each copy differs by name and UID only."""
 
     def __init__(self, trial: Trial, pod: Pod, *, lenient: bool = False) -> None:
-        """``pod`` is an admitted pod. ``lenient``: it will not be placed, so that claims do not matter.
+        """``pod`` is an admitted pod. ``lenient``: it will not be placed but by :meth:`Trial.fit`, so that claims do
+        not matter.
 
         Raises:
             NeedsRunError, RefusedPodError: see :mod:`.trial`.
@@ -72,10 +72,11 @@ class TriedPod:
         self.pod = trial.view(pod) if trial.view is not None else pod
         self.info = PodInfo(self.pod)
         self.info.derive_all()
-        claims = self.pod.spec.resource_claims or any(
+        #: True if it uses claims of volumes or devices, which are found by the pod's own name.
+        self.uses_claims = bool(self.pod.spec.resource_claims) or any(
             one.persistent_volume_claim is not None or one.ephemeral is not None for one in self.info.storage
         )
-        if claims and not lenient:
+        if self.uses_claims and not lenient:
             raise NeedsRunError("the pod uses claims")
         self._checked = False
         self.placing = trial.placing_of(self.pod, lenient=lenient)
@@ -114,7 +115,7 @@ class Trial:
         self.embedded = embedded
         self.view = pod_view(gates)
         self._placings: dict[str, Placing] = {}
-        self._placed: list[tuple[TriedPod, PodInfo, Decision]] = []
+        self._placed: list[tuple[TriedPod, PodInfo, Decision | None]] = []
 
     def placing_of(self, pod: Pod, *, lenient: bool = False) -> Placing:
         """Return the placement by the pod's profile. ``lenient``: nothing will be placed.
@@ -176,20 +177,34 @@ class Trial:
         tried.check(pod, decision)
         return decision.node.name
 
+    def fit(self, tried: TriedPod, pod: PodInfo) -> str | None:
+        """Put a pod on the node that the search chooses, and return the node; None when the pod fits nowhere.
+
+        Reserve is not asked, so that pods with claims can be tried too: later pods see this one, but not its claims.
+
+        Raises:
+            PluginFailedError: when a plugin fails.
+        """
+        decision = tried.placing.find(pod)
+        if isinstance(decision, Rejection):
+            return None
+        self.put(tried, pod, decision.node.name)
+        return decision.node.name
+
+    def put(self, tried: TriedPod, pod: PodInfo, node: str) -> None:
+        """Put a pod on a node, without asking anybody."""
+        assumed = pod.on_node(node)
+        tried.placing.cache.assume_pod(assumed)
+        self._placed.append((tried, assumed, None))
+
     def take_back(self, to: int = 0) -> None:
         """Take pods back, the last first, until ``to`` are left."""
         while len(self._placed) > to:
             tried, pod, decision = self._placed.pop()
-            tried.placing.take_back(pod, decision)
+            if decision is None:
+                tried.placing.cache.forget_pod(pod.pod)
+            else:
+                tried.placing.take_back(pod, decision)
 
     def __len__(self) -> int:
         return len(self._placed)
-
-
-def tried_pods(trial: Trial, asked: tuple[AskedPod, ...]) -> list[TriedPod]:
-    """Return the kinds of pods of a question, admitted.
-
-    Raises:
-        NeedsRunError, RefusedPodError: see :class:`TriedPod`.
-    """
-    return [TriedPod(trial, admitted(trial, one.pod)) for one in asked]

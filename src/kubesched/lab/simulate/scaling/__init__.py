@@ -1,0 +1,1 @@
+"""Nodes that come and go during a run: an autoscaler in virtual time, interruptions, drains."""
