@@ -208,7 +208,8 @@ def default_kind(kind: Kind, data: Data, admission: Admission, *, keep_status: b
     if kind == NODES or kind.custom or (keep_status and data.get("status")):
         return
     data.pop("status", None)
-    if kind.group_resource in STATUS_KINDS:  # Go's types write an empty status, below which JSON patches can add
+    # Go's types write an empty status, below which JSON patches can add; that of pod groups is left out.
+    if kind.group_resource in STATUS_KINDS and kind != POD_GROUPS:
         first = _FIRST_STATUS.get(kind.group_resource)
         data["status"] = first(data) if first is not None else dict(_zero_status(kind))
 
