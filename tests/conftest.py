@@ -31,6 +31,11 @@ _TESTS_PER_FULL_PASS = 100
 _tests = itertools.count()
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Return the number of workers: one more than cores, because many tests wait for programs that they have started."""
+    return (os.cpu_count() or 1) + 1
+
+
 def pytest_runtest_setup() -> None:
     """While a test runs, the collector traverses what that test has made, and not again all tests and modules that there are.
 
