@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 _SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
@@ -31,6 +32,7 @@ _TESTS_PER_FULL_PASS = 100
 _tests = itertools.count()
 
 
+@pytest.hookimpl(optionalhook=True)  # some of these tests run without pytest-xdist
 def pytest_xdist_auto_num_workers() -> int:
     """Return the number of workers: one more than cores, because many tests wait for programs that they have started."""
     return (os.cpu_count() or 1) + 1
