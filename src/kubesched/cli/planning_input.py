@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from kubesched.base.collector import collector_off
-from kubesched.cluster.kubelets import node_template
+from kubesched.cluster.kubelets import node_template, zone_names
 from kubesched.lab.node_groups import NodeGroup, groups_of_flags, read_catalogue, read_node_groups
 from kubesched.lab.simulate.inputs.given import node_template_of
 
@@ -37,7 +37,7 @@ def arguments_of(options: argparse.Namespace, *, hollow: bool = False) -> dict[s
         "registry": registry,
         "nodes": options.nodes,
         "node_template": template,
-        "zones": [f"zone-{number}" for number in range(1, options.zones + 1)],
+        "zones": zone_names(options.zones),
         "config": config,
         "gates": gates,
         "seed": options.seed,

@@ -500,9 +500,9 @@ class Store(Records):
         self.change_identities()
         self.settle_later()
 
-    def change_identities(self) -> None:
+    def change_identities(self, salt: int = 0) -> None:
         """Reseed the generator of UIDs and names: restored objects may have used its next values."""
-        self._random.seed(self._random.getrandbits(64) ^ (self._version << 64))
+        self._random.seed(self._random.getrandbits(64) ^ (self._version << 64) ^ salt)
 
     def _new_name(self, table: Table, namespace: str, given: Mapping[str, Any]) -> str:
         name: Any = given.get("name")

@@ -6,6 +6,7 @@ Callers: :mod:`..run.simulation`, the demonstration and ``kubesched up``.
 from __future__ import annotations
 
 import random
+import zlib
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -66,6 +67,11 @@ def store_objects(store: Store, objects: Iterable[Manifest], driven: Container[s
     Raises:
         RefusedError: when an object other than a pod is refused; all such objects are named.
     """
+    objects = list(objects)
+    kept = [item.data["metadata"] for item in objects]
+    if brought := [str(one["uid"]) for one in kept if one.get("uid") and one.get("creationTimestamp")]:
+        # A dump of a simulated cluster has the UIDs that this one would give to new objects.
+        store.change_identities(zlib.crc32("".join(brought).encode()))
     problems: list[str] = []
     without: set[str] = set()  # UIDs of refused objects
     refused: dict[tuple[str, str, str], list[str]] = {}
