@@ -1,4 +1,4 @@
-"""What keeps a long run cheap: a scheduler that was replaced is forgotten, and pods that wait are left alone."""
+"""Memory and CPU of a long run: a scheduler that was replaced is forgotten, and pods that wait are left alone."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def test_the_fewest_pods_whose_claims_free_enough_devices_are_proposed() -> None
     found = explained(house, uses("new", name="new")).evictions
     assert found is not None
     assert (found.node, found.pods, found.frees) == ("n1", ("ns/c",), ("claim ns/c",))
-    # What was tried has left no trace.
+    # The trial has left no trace.
     assert explained(house, uses("new", name="new")).evictions == found
 
 

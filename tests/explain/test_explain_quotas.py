@@ -61,7 +61,7 @@ def workload(kind: str = "Deployment", count: int = 5, **resources: Any) -> Obje
 
 
 def explained(*objects: Object) -> tuple[list[NotCreated], int]:
-    """What is said at the end of a simulation, and the number of pods."""
+    """Return the workloads that lack pods at the end of a simulation, and the number of pods."""
     with Simulation(deepcopy(list(objects))) as simulation:
         simulation.run()
         document = simulation.explain()

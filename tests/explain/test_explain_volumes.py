@@ -122,5 +122,5 @@ def test_a_change_of_a_claim_or_class_is_proposed_and_helps(
     verdicts = brute_force(changed, a_user())
     assert not isinstance(verdicts, Status)
     assert verdicts == {"n1": None, "n2": None}
-    # What was tried has left no trace.
+    # The trial has left no trace.
     assert helps(explained(house, a_user())) == helps(found)

@@ -56,7 +56,7 @@ class QuotaRules:
         return True
 
     def unasked(self, pod: Pod) -> list[str]:
-        """What the pod's containers have to ask for and do not, such as ``requests.cpu for: main``."""
+        """Return the amounts that the pod's containers have to ask for and do not, such as ``requests.cpu for: main``."""
         missing: list[str] = []
         whole = pod.spec.resources or ResourceRequirements()
         for name in sorted(set(_MUST_ASK) & self.hard.keys()):

@@ -6,17 +6,13 @@ import argparse
 import sys
 from contextlib import nullcontext, redirect_stdout
 
-import msgspec
-
-from kubesched.api.yamltext import to_yaml
 from kubesched.base.collector import collector_off
-from kubesched.base.large_json import as_text, large_json
 from kubesched.base.times import RealClock
 from kubesched.explain.audit import LEVELS, Audit, Limits, audit_lines
 from kubesched.lab.simulate.run.standing import audit_standing
 
 from .cluster_source import given_cluster
-from .console import print_lines, progress_bar, warn, write
+from .console import progress_bar, warn, write_document
 from .loading import load_setup
 
 __all__ = ["run"]
@@ -41,12 +37,7 @@ def run(options: argparse.Namespace) -> int:
         )
     for remark in [*remarks, *warnings]:
         warn(remark)
-    if options.output == "json":
-        write(large_json(audit, indent=2).decode() + "\n")
-    elif options.output == "yaml":
-        write(to_yaml(as_text(msgspec.to_builtins(audit)), sort_keys=False))
-    else:
-        print_lines(audit_lines(audit, is_wide=options.output == "wide" or options.wide))
+    write_document(audit, options.output, lambda: audit_lines(audit, is_wide=options.output == "wide" or options.wide))
     return int(_fails(audit, options.fail_on))
 
 

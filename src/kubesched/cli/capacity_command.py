@@ -6,16 +6,12 @@ import argparse
 import sys
 from contextlib import nullcontext, redirect_stdout
 
-import msgspec
-
-from kubesched.api.yamltext import to_yaml
-from kubesched.base.large_json import as_text, large_json
 from kubesched.cluster.files import ManifestError, load_manifests
 from kubesched.lab.simulate.planning.capacity import Counting, capacity_of
 from kubesched.lab.simulate.planning.capacity_text import capacity_lines
 from kubesched.lab.simulate.planning.question import pod_like, question_of
 
-from .console import print_lines, progress_bar, terminal_width, warn, write
+from .console import progress_bar, terminal_width, warn, write_document
 from .errors import CliError
 from .planning_input import arguments_of
 
@@ -45,10 +41,9 @@ def run(options: argparse.Namespace) -> int:
     for remark in [*given.warnings, *found.warnings]:
         if remark not in arguments["registry"].problems:  # printed when plugins were loaded
             warn(remark)
-    if options.output == "json":
-        write(large_json(found, indent=2).decode() + "\n")
-    elif options.output == "yaml":
-        write(to_yaml(as_text(msgspec.to_builtins(found)), sort_keys=False))
-    else:
-        print_lines(capacity_lines(found, wide=options.wide or options.output == "wide", width=terminal_width()))
+    write_document(
+        found,
+        options.output,
+        lambda: capacity_lines(found, wide=options.wide or options.output == "wide", width=terminal_width()),
+    )
     return 0

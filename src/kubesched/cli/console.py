@@ -10,7 +10,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,6 +30,7 @@ __all__ = [
     "terminal_width",
     "warn",
     "write",
+    "write_document",
     "write_json",
 ]
 
@@ -69,6 +70,21 @@ def write_json(data: Any) -> None:
     from kubesched.base.large_json import large_json  # noqa: PLC0415 - only for a document
 
     write(large_json(data, indent=2).decode() + "\n")
+
+
+def write_document(document: Any, form: str, lines: Callable[[], Iterable[Line]]) -> None:
+    """Write a document to stdout as ``json`` or ``yaml``; in any other form its lines."""
+    if form == "json":
+        write_json(document)
+    elif form == "yaml":
+        import msgspec  # noqa: PLC0415 - only for a document
+
+        from kubesched.api.yamltext import to_yaml  # noqa: PLC0415 - only for a document
+        from kubesched.base.large_json import as_text  # noqa: PLC0415 - only for a document
+
+        write(to_yaml(as_text(msgspec.to_builtins(document)), sort_keys=False))
+    else:
+        print_lines(lines())
 
 
 def warn(text: str) -> None:

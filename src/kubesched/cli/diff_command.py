@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-import msgspec
-
-from kubesched.api.yamltext import to_yaml
 from kubesched.base.collector import collector_off
-from kubesched.base.large_json import as_text, large_json
 from kubesched.lab.comparisons import diff
 from kubesched.lab.comparisons.text import comparison_lines
 
-from .console import print_lines, terminal_width, warn, write
+from .console import terminal_width, warn, write_document
 from .saved_file import output_file, refuse_inputs
 
 __all__ = ["run"]
@@ -29,10 +25,9 @@ def run(options: argparse.Namespace) -> int:
             file.write(comparison.to_html().encode(errors="backslashreplace"))
     for text in comparison.warnings:
         warn(text)
-    if options.output == "json":
-        write(large_json(comparison, indent=2).decode() + "\n")
-    elif options.output == "yaml":
-        write(to_yaml(as_text(msgspec.to_builtins(comparison)), sort_keys=False))
-    else:
-        print_lines(comparison_lines(comparison, wide=options.output == "wide", width=terminal_width()))
+    write_document(
+        comparison,
+        options.output,
+        lambda: comparison_lines(comparison, wide=options.output == "wide", width=terminal_width()),
+    )
     return int(options.exit_code and comparison.differs)

@@ -9,15 +9,13 @@ from contextlib import nullcontext, redirect_stdout
 
 import msgspec
 
-from kubesched.api.yamltext import to_yaml
-from kubesched.base.large_json import large_json
 from kubesched.base.lines import Line
 from kubesched.explain.report import Explanation
 from kubesched.explain.text import explanation_lines
 from kubesched.lab.simulate.run.standing import explain_standing
 
 from .cluster_source import given_cluster
-from .console import print_lines, progress_bar, warn, write
+from .console import progress_bar, warn, write_document
 from .errors import CliError
 from .explain_message import explain_message
 from .explain_server import explanation_from_server
@@ -75,10 +73,6 @@ def _unknown(names: Sequence[str], kind: str) -> str:
 
 def show(document: Explanation, options: argparse.Namespace) -> None:
     """Write an explanation in the form that was asked for."""
-    if options.output == "json":
-        write(large_json(document, indent=2).decode() + "\n")
-    elif options.output == "yaml":
-        write(to_yaml(msgspec.to_builtins(document), sort_keys=False))
-    else:
-        lines = explanation_lines(document, wide=options.wide or options.output == "wide")
-        print_lines(lines or [Line("no pod is pending", "good")])
+    wide = options.wide or options.output == "wide"
+    nothing = [Line("no pod is pending", "good")]
+    write_document(document, options.output, lambda: explanation_lines(document, wide=wide) or nothing)

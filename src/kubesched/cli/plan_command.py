@@ -6,10 +6,6 @@ import argparse
 import sys
 from contextlib import nullcontext, redirect_stdout
 
-import msgspec
-
-from kubesched.api.yamltext import to_yaml
-from kubesched.base.large_json import as_text, large_json
 from kubesched.cluster.files import ManifestError, Manifests, load_manifests
 from kubesched.lab.node_groups import NodeGroup
 from kubesched.lab.simulate.inputs.workload_table import read_table
@@ -17,7 +13,7 @@ from kubesched.lab.simulate.planning.plan import demanded, plan_of
 from kubesched.lab.simulate.planning.plan_text import plan_lines
 from kubesched.lab.simulate.planning.removing import removal_of
 
-from .console import print_lines, progress_bar, terminal_width, warn, write
+from .console import progress_bar, terminal_width, warn, write_document
 from .errors import CliError
 from .planning_input import arguments_of, node_groups_of
 
@@ -37,12 +33,11 @@ def run(options: argparse.Namespace) -> int:
     for remark in found.warnings:
         if remark not in arguments["registry"].problems:  # printed when plugins were loaded
             warn(remark)
-    if options.output == "json":
-        write(large_json(found, indent=2).decode() + "\n")
-    elif options.output == "yaml":
-        write(to_yaml(as_text(msgspec.to_builtins(found)), sort_keys=False))
-    else:
-        print_lines(plan_lines(found, wide=options.wide or options.output == "wide", width=terminal_width()))
+    write_document(
+        found,
+        options.output,
+        lambda: plan_lines(found, wide=options.wide or options.output == "wide", width=terminal_width()),
+    )
     return 0
 
 

@@ -55,7 +55,7 @@ class EvictionTrial:
             yield tuple(freed)
 
     def frees(self, pods: Iterable[PlacedPod]) -> tuple[str, ...]:
-        """What these pods give back, in words."""
+        """Return the claims and amounts that these pods give back, in words."""
         with self._without(pods) as freed:
             return tuple(sorted(freed))
 

@@ -423,11 +423,11 @@ class NotCreated(_Struct, frozen=True, kw_only=True):
     wanted: int
     existing: int
     limits: list[QuotaLimit] = []
-    #: What a quota demands of each container, and the pod's lack, such as ``cpu for: main``, after the quota's name.
+    #: Amounts that a quota demands of each container and the pod lacks, such as ``cpu for: main``, after its name.
     unasked: list[str] = []
     fits: int = 0
     hints: list[str] = []
-    #: What the workload's controller said last.
+    #: Last event of the workload's controller.
     event: str = ""
 
     @property

@@ -52,16 +52,12 @@ def enable_plugin(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def manifests(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "-f",
-        "--filename",
-        metavar="FILE|DIR",
-        action="append",
-        nargs="+",
-        default=[],
-        help="manifests: YAML or JSON files, or directories of them, also gzipped; - is standard input",
-    )
+def manifests(
+    parser: argparse.ArgumentParser,
+    text: str = "manifests: YAML or JSON files, or directories of them, also gzipped; - is standard input",
+) -> None:
+    """Add ``-f``. ``text`` is its help."""
+    parser.add_argument("-f", "--filename", metavar="FILE|DIR", action="append", nargs="+", default=[], help=text)
 
 
 def real_cluster(parser: argparse.ArgumentParser, text: str) -> None:

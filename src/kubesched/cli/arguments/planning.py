@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from .options import node_groups, node_resources, quiet, real_cluster, scheduler_setup, start_from
+from .options import manifests, node_groups, node_resources, quiet, real_cluster, scheduler_setup, start_from
 from .values import count, node_count, positive, share
 
 __all__ = ["capacity", "plan"]
@@ -47,15 +47,7 @@ examples: kubesched capacity -f pod.yaml --kubeconfig ~/.kube/config
           kubesched capacity -f sizes/ --until-full --nodes 100 --node-resource cpu=16 --node-resource memory=64Gi
 JSON and YAML follow the schema of kubesched.lab.simulate.planning.capacity_report (apiVersion kubesched.io/v1alpha1).
 Exit code: 0 even if nothing fits; 1 if the input cannot be used."""
-    parser.add_argument(
-        "-f",
-        "--filename",
-        metavar="FILE|DIR",
-        action="append",
-        nargs="+",
-        default=[],
-        help="the pods: Pods, or workloads, which count with their replicas; - is standard input",
-    )
+    manifests(parser, "the pods: Pods, or workloads, which count with their replicas; - is standard input")
     parser.add_argument(
         "--like",
         metavar="POD",
@@ -96,15 +88,7 @@ examples: kubesched plan --node-groups groups.yaml --from dump.yaml
 JSON and YAML follow the schema of kubesched.lab.simulate.planning.plan_report (apiVersion kubesched.io/v1alpha1).
 Exit code: 0 even if some pods have no node; 1 if the input cannot be used."""
     node_groups(parser)
-    parser.add_argument(
-        "-f",
-        "--filename",
-        metavar="FILE|DIR",
-        action="append",
-        nargs="+",
-        default=[],
-        help="manifests of pods and workloads to place, in addition to those of the cluster",
-    )
+    manifests(parser, "manifests of pods and workloads to place, in addition to those of the cluster")
     parser.add_argument(
         "--demand",
         metavar="FILE",

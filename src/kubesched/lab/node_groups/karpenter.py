@@ -108,7 +108,7 @@ def groups_of_pool(
 
 @dataclass(frozen=True, slots=True)
 class _Pool:
-    """What a NodePool says about its nodes."""
+    """Requirements, labels and taints of a NodePool for its nodes."""
 
     name: str
     labels: dict[str, str]

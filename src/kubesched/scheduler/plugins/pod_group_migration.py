@@ -83,7 +83,7 @@ class PodGroupMigration(Plugin):
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
-        #: What was logged.
+        #: Texts that were logged, so that each is logged once.
         self._said: set[str] = set()
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:

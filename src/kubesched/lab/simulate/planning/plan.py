@@ -46,7 +46,7 @@ _SPARE: Final = 8
 
 
 class Outcome(msgspec.Struct):
-    """What a run with some new nodes gave: pods without a node, evicted pods, and the new nodes."""
+    """Outcome of a run with some new nodes: pods without a node, evicted pods, and the new nodes."""
 
     waiting: list[str] = []
     evicted: int = 0

@@ -205,7 +205,7 @@ class _Removing:
                 return result
             self.kept[result.failed] = result.why
             going.remove(result.failed)
-        # What was drained before the failure was drained for good.
+        # Nodes that were drained before the failure stay drained.
         done = [drain.node for drain in result.drains]
         result = self._run(done)
         return result if not result.failed else Drained()

@@ -32,7 +32,7 @@ class DrainTrial:
         self.begun = self._trial.begun
         self._embedded, self._pods = embedded, pods
         self._tried: dict[bytes, TriedPod | None] = {}
-        #: What was taken away, in order: pods from their nodes, and nodes as they were.
+        #: Pods that were taken from their nodes, and nodes as they were before, in order.
         self._undone: list[PodInfo | Node] = []
         #: Node to the imaginary pods on it, which move again when it goes.
         self._moved: dict[str, list[tuple[TriedPod, str]]] = {}
