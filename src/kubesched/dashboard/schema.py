@@ -1,0 +1,536 @@
+"""Documents of the dashboard's API, typed: the schema of their JSON.
+
+Field names are camelCase on the wire. Times are seconds: since the epoch for a live cluster, since the start for a recording of
+virtual time. Amounts of cpu are in millicores, of memory and storage in bytes, of everything else in units. Nodes are
+rows: position ``i`` of each column is about node ``i``. A row keeps its node as long as the node exists; a free row has an empty name.
+
+Within ``v1`` fields are only ever added. Explanations are documents of :mod:`kubesched.explain.report`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+__all__ = [
+    "AddNodes",
+    "Applied",
+    "Binding",
+    "Change",
+    "Choices",
+    "Condition",
+    "Dashboard",
+    "Drain",
+    "Eviction",
+    "Failure",
+    "Fault",
+    "LabelColumn",
+    "Link",
+    "Mode",
+    "Moment",
+    "NodeChange",
+    "NodeColumns",
+    "NodePage",
+    "Outcome",
+    "Place",
+    "Played",
+    "PluginWeight",
+    "PodList",
+    "PodPage",
+    "PodRow",
+    "PodShare",
+    "Profile",
+    "Proposal",
+    "QueueCounts",
+    "QueueGroup",
+    "QueuePlace",
+    "Queues",
+    "Rates",
+    "ResourceColumn",
+    "RunInfo",
+    "Sample",
+    "Scalable",
+    "Scale",
+    "ScoreColumn",
+    "Series",
+    "State",
+    "TextColumn",
+    "Totals",
+    "VerdictReason",
+    "Verdicts",
+    "Weight",
+    "WhatIf",
+]
+
+#: Kind of what is shown. ``live``: a real cluster, read-only. ``embedded``: the cluster of ``kubesched up``. ``snapshot``: a saved
+#: or imported cluster that stands still. ``recording``: a simulation or recorded decisions, with a time line.
+Mode = Literal["live", "embedded", "snapshot", "recording"]
+
+#: Place of a pod without a node in the scheduler; ``Permit`` waits for permission, ``Binding`` is being bound.
+Place = Literal["Active", "Backoff", "Unschedulable", "Gated", "Permit", "Binding"]
+
+
+class _Struct(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    pass
+
+
+# -- overview ------------------------------------------------------------------------------------------
+
+
+class RunInfo(_Struct, frozen=True, kw_only=True):
+    """Cluster or recording that is shown; ``id`` is its number in the paths.
+
+    ``end`` is None for what goes on. ``what_if``: proposals can be tried; ``writable``: they can be carried out, too.
+    ``explains``: explanations are there for every pod at every moment, not only those that the recording has.
+    """
+
+    id: int
+    name: str
+    mode: Mode
+    start: float
+    end: float | None = None
+    what_if: bool = False
+    writable: bool = False
+    explains: bool = True
+
+
+class Dashboard(_Struct, frozen=True, kw_only=True):
+    """Overview: the program, and one run, or two side by side."""
+
+    api_version: str = "kubesched.io/dashboard/v1"
+    kind: str = "Dashboard"
+    #: Version of kubesched.
+    version: str
+    runs: list[RunInfo]
+
+
+class Fault(_Struct, frozen=True, kw_only=True):
+    """Answer to a request that failed: the reason in words."""
+
+    error: str
+
+
+# -- the map -------------------------------------------------------------------------------------------
+
+
+class ResourceColumn(_Struct, frozen=True, kw_only=True):
+    """Amounts of one resource by row. ``devices``: the devices of one driver, free and in use, from resource slices."""
+
+    name: str
+    unit: Literal["millicores", "bytes", "units"]
+    devices: bool = False
+    allocatable: list[int]
+    requested: list[int]
+
+
+class TextColumn(_Struct, frozen=True, kw_only=True):
+    """Texts by row: ``index`` has the position in ``values``; -1 for none."""
+
+    values: list[str]
+    index: list[int]
+
+
+class LabelColumn(_Struct, frozen=True, kw_only=True):
+    """Values of one label by row, as in :class:`TextColumn`. Labels with very many values are left out."""
+
+    key: str
+    values: list[str]
+    index: list[int]
+
+
+class NodeColumns(_Struct, frozen=True, kw_only=True):
+    """Nodes as columns. ``taints`` are in one text a node; ``status`` is ``Ready``, ``NotReady``, ``Cordoned`` or ``Failed``."""
+
+    names: list[str]
+    resources: list[ResourceColumn]
+    labels: list[LabelColumn]
+    taints: TextColumn
+    status: TextColumn
+
+
+class QueueCounts(_Struct, frozen=True, kw_only=True):
+    """Pods without a node, by place."""
+
+    active: int = 0
+    backoff: int = 0
+    unschedulable: int = 0
+    gated: int = 0
+    permit: int = 0
+    binding: int = 0
+
+
+class PluginWeight(_Struct, frozen=True, kw_only=True):
+    """Score plugin of a profile, with its weight."""
+
+    plugin: str
+    weight: int
+
+
+class Profile(_Struct, frozen=True, kw_only=True):
+    """Profile of the scheduler; ``name`` is its schedulerName."""
+
+    name: str
+    scores: list[PluginWeight]
+
+
+class Sample(_Struct, frozen=True, kw_only=True):
+    """Figures of the cluster at one time. Shares are 0 to 1; what is not known is left out.
+
+    ``bound`` and ``failed`` count attempts since the sample before. ``wait_p50`` and ``wait_p99`` are seconds from the queue to the
+    binding, of pods bound since then; None if there were none.
+    """
+
+    at: float
+    queue: QueueCounts
+    on_nodes: int
+    bound: int = 0
+    failed: int = 0
+    wait_p50: float | None = None
+    wait_p99: float | None = None
+    utilisation: dict[str, float] = {}
+    fragmentation: dict[str, float] = {}
+    cost: float | None = None
+
+
+class State(_Struct, frozen=True, kw_only=True):
+    """Everything about the cluster at one time. The change with version ``version + 1`` goes on from here."""
+
+    version: int
+    at: float
+    nodes: NodeColumns
+    sample: Sample
+    profiles: list[Profile]
+
+
+# -- changes -------------------------------------------------------------------------------------------
+
+
+class NodeChange(_Struct, frozen=True, kw_only=True):
+    """Node that came, went (empty name) or changed, whole. The resources are in the order of the columns, new ones at the end."""
+
+    row: int
+    name: str
+    allocatable: dict[str, int] = {}
+    requested: dict[str, int] = {}
+    labels: dict[str, str] = {}
+    taints: str = ""
+    status: str = ""
+
+
+class Binding(_Struct, frozen=True, kw_only=True):
+    """Pod that was bound to the node of a row."""
+
+    pod: str
+    row: int
+
+
+class Eviction(_Struct, frozen=True, kw_only=True):
+    """Preemption: ``victims`` on the node of a row made room for a pod. Names are ``namespace/name``."""
+
+    pod: str
+    row: int
+    victims: list[str]
+
+
+class Change(_Struct, frozen=True, kw_only=True):
+    """Increment of a :class:`State`. Version ``n`` follows on ``n - 1``.
+
+    ``rows`` are those whose pods changed; ``requested`` has the new amounts by resource, in the order of ``rows``. Of
+    ``bound`` and ``preempted`` the first are listed, ``bound_count`` and ``preempted_count`` count all.
+    """
+
+    version: int
+    at: float
+    rows: list[int] = []
+    requested: dict[str, list[int]] = {}
+    nodes: list[NodeChange] = []
+    bound: list[Binding] = []
+    bound_count: int = 0
+    preempted: list[Eviction] = []
+    preempted_count: int = 0
+    #: None if the figures did not change.
+    sample: Sample | None = None
+
+
+class Played(_Struct, frozen=True, kw_only=True):
+    """Part of a recording: changes in the order of time, which lead from one moment to another."""
+
+    changes: list[Change]
+
+
+class Series(_Struct, frozen=True, kw_only=True):
+    """Samples in the order of time, thinned out evenly, for charts."""
+
+    samples: list[Sample]
+
+
+# -- queues and pods -----------------------------------------------------------------------------------
+
+
+class QueueGroup(_Struct, frozen=True, kw_only=True):
+    """Pods in one place of the queue that wait for one reason. ``pod`` is the one that waits longest, ``namespace/name``.
+
+    ``until`` is the time at which the first of them is tried again without an event.
+    """
+
+    workload: str
+    count: int
+    pod: str
+    why: str
+    rejected_by: list[str] = []
+    attempts: int = 0
+    #: Seconds that ``pod`` has waited.
+    waited: float | None = None
+    until: float | None = None
+
+
+class QueuePlace(_Struct, frozen=True, kw_only=True):
+    """Place of the queue: its pods in groups, the largest first; ``left_out`` pods are in groups that are not listed."""
+
+    place: Place
+    count: int
+    groups: list[QueueGroup]
+    left_out: int = 0
+    #: Seconds that the longest waiting pod has waited.
+    longest: float | None = None
+
+
+class Rates(_Struct, frozen=True, kw_only=True):
+    """Pods per second, over the last ten seconds."""
+
+    arriving: float = 0.0
+    bound: float = 0.0
+    failed: float = 0.0
+
+
+class Queues(_Struct, frozen=True, kw_only=True):
+    """Scheduling queue, by place."""
+
+    at: float
+    places: list[QueuePlace]
+    rates: Rates
+
+
+class PodRow(_Struct, frozen=True, kw_only=True):
+    """Pod in a list. ``state`` is the place of a pod that waits, else its phase."""
+
+    namespace: str
+    name: str
+    workload: str
+    state: str
+    node: str = ""
+    priority: int = 0
+    created: float | None = None
+
+
+class PodList(_Struct, frozen=True, kw_only=True):
+    """Pods that were asked for, pending ones first; ``total`` counts those that are not listed, too."""
+
+    pods: list[PodRow]
+    total: int
+
+
+class Link(_Struct, frozen=True, kw_only=True):
+    """Object that belongs to another. ``namespace`` is empty for an object without one."""
+
+    kind: str
+    namespace: str = ""
+    name: str
+    #: State in one word or sentence, if it has one.
+    state: str = ""
+
+
+class Moment(_Struct, frozen=True, kw_only=True):
+    """Event in a pod's life, such as ``created``, ``tried``, ``rejected``, ``nominated``, ``bound``, ``started``, ``evicted``, ``finished``."""
+
+    at: float
+    what: str
+    text: str = ""
+    node: str = ""
+
+
+class PodPage(_Struct, frozen=True, kw_only=True):
+    """Pod: its facts and the events of its life in the order of time.
+
+    ``complete``: the life is known from the start; otherwise events from before the program's start may be missing.
+    """
+
+    pod: PodRow
+    uid: str = ""
+    scheduler_name: str = ""
+    requests: dict[str, int] = {}
+    links: list[Link] = []
+    life: list[Moment] = []
+    complete: bool = True
+    message: str = ""
+
+
+class PodShare(_Struct, frozen=True, kw_only=True):
+    """Pod on a node, with what it asks for."""
+
+    namespace: str
+    name: str
+    workload: str
+    phase: str
+    priority: int = 0
+    requests: dict[str, int] = {}
+
+
+class Condition(_Struct, frozen=True, kw_only=True):
+    """Condition of a node, such as ``Ready``."""
+
+    type: str
+    status: str
+    message: str = ""
+
+
+class NodePage(_Struct, frozen=True, kw_only=True):
+    """Node: its facts and its pods, the largest first; ``left_out`` are not listed."""
+
+    row: int
+    name: str
+    status: str
+    allocatable: dict[str, int]
+    requested: dict[str, int]
+    labels: dict[str, str] = {}
+    taints: list[str] = []
+    conditions: list[Condition] = []
+    pods: list[PodShare] = []
+    left_out: int = 0
+
+
+class VerdictReason(_Struct, frozen=True, kw_only=True):
+    """Reason against nodes, and the plugin that gave it."""
+
+    plugin: str
+    text: str
+    nodes: int
+
+
+class ScoreColumn(_Struct, frozen=True, kw_only=True):
+    """Weighted score of one plugin by row; 0 where the pod does not fit."""
+
+    plugin: str
+    weight: int
+    scores: list[int]
+
+
+class Verdicts(_Struct, frozen=True, kw_only=True):
+    """Verdict on each node for one pod, as if it were placed now. ``verdict`` has, by row: the position of the first reason
+    against the node, -1 where the pod fits, -2 for a free row.
+    """
+
+    pod: str
+    at: float
+    reasons: list[VerdictReason]
+    verdict: list[int]
+    #: Row of the pod's own node, or None.
+    own: int | None = None
+    scores: list[ScoreColumn] = []
+
+
+# -- what if -------------------------------------------------------------------------------------------
+
+
+class Weight(_Struct, frozen=True, kw_only=True, tag="weight", tag_field="kind"):
+    """Other weight of a score plugin."""
+
+    profile: str
+    plugin: str
+    weight: int
+
+
+class Drain(_Struct, frozen=True, kw_only=True, tag="drain", tag_field="kind"):
+    """Nodes that are drained: the node of a name, or the nodes of a label selector."""
+
+    node: str = ""
+    selector: str = ""
+
+
+class Failure(_Struct, frozen=True, kw_only=True, tag="fail", tag_field="kind"):
+    """Nodes that fail at once, such as a zone: the node of a name, or the nodes of a label selector."""
+
+    node: str = ""
+    selector: str = ""
+
+
+class AddNodes(_Struct, frozen=True, kw_only=True, tag="add-nodes", tag_field="kind"):
+    """Nodes that are added: ``count`` empty ones like the node ``like``."""
+
+    like: str
+    count: int
+
+
+class Scale(_Struct, frozen=True, kw_only=True, tag="scale", tag_field="kind"):
+    """Workload with another number of replicas; ``workload`` is ``Kind/namespace/name``."""
+
+    workload: str
+    replicas: int
+
+
+Proposal: TypeAlias = Weight | Drain | Failure | AddNodes | Scale
+
+
+class WhatIf(_Struct, frozen=True, kw_only=True):
+    """Question: these changes, in this order, at once."""
+
+    changes: list[Proposal]
+
+
+class Scalable(_Struct, frozen=True, kw_only=True):
+    """Workload that can be scaled: ``Kind/namespace/name``, and its replicas now."""
+
+    workload: str
+    replicas: int
+
+
+class Choices(_Struct, frozen=True, kw_only=True):
+    """Things that proposals can be about. ``kinds`` of proposals can be tried, ``applicable`` can be carried out."""
+
+    kinds: list[str]
+    applicable: list[str]
+    workloads: list[Scalable]
+    profiles: list[Profile]
+
+
+class Totals(_Struct, frozen=True, kw_only=True):
+    """Counts of a cluster, before and after. Utilisation is a share, 0 to 1."""
+
+    nodes: int
+    placed: int
+    pending: int
+    utilisation: dict[str, float] = {}
+
+
+class Outcome(_Struct, frozen=True, kw_only=True):
+    """Answer to a question: what would have happened once everything is quiet again.
+
+    Lists have the first of their kind, ``counts`` has the numbers: ``moved``, ``placed``, ``pending``, ``evicted``, ``lost``. ``remarks`` say what could
+    not be done or was left out. ``nodes`` are the nodes afterwards, for the map.
+    """
+
+    #: The changes in words.
+    changes: list[str]
+    before: Totals
+    after: Totals
+    counts: dict[str, int]
+    #: Pods without a node that had one, or are new.
+    newly_pending: list[str]
+    #: Pods with a node that had none.
+    newly_placed: list[str]
+    #: Pods on another node, or replaced by another: ``pod: from → to``.
+    moved: list[str]
+    #: Reasons why pods are pending afterwards, most pods first.
+    why: list[str]
+    remarks: list[str]
+    #: Virtual seconds until it is quiet.
+    seconds: float
+    nodes: NodeColumns
+
+
+class Applied(_Struct, frozen=True, kw_only=True):
+    """Answer to changes that were carried out, in words, and what was refused."""
+
+    done: list[str]
+    remarks: list[str]
