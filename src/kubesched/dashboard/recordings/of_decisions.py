@@ -6,10 +6,11 @@ a new object that of its creation if that is later than the decision before.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from kubesched.api.quantity import QuantityError
 from kubesched.api.requests import pod_requests
 from kubesched.api.types import Node, Pod
 from kubesched.base.times import parse_time
+from kubesched.explain.objects import Objects as ObjectReader
 from kubesched.explain.records.reading import DecisionsError, read_lines
 from kubesched.explain.records.schema import Change, Decided, Gone, Header, Put, Record
 from kubesched.explain.workloads import Workloads
@@ -28,6 +30,7 @@ from kubesched.lab.simulate.results.node_times import NodeBook
 from kubesched.lab.simulate.results.pod_times import FINISHED, amounts
 from kubesched.lab.simulate.results.result import PodTimes
 
+from ..schema import Profile
 from .queue import Told
 from .recording import Preempting, Reasons, Recording
 from .timeline import MOST_PODS, RecordingError, Timeline
@@ -35,8 +38,8 @@ from .timeline import MOST_PODS, RecordingError, Timeline
 __all__ = ["Stamped", "created_at", "recording_of_decisions"]
 
 _KINDS: Final = ("nodes", "pods")
-#: Kinds that a scheduler always reads.
-_ALWAYS: Final = ("nodes", "pods")
+#: Most lines that wait for the time of a decision.
+_MOST_LINES: Final = 100_000
 
 
 def created_at(obj: Any) -> float | None:
@@ -108,8 +111,10 @@ class Stamped:
         self.now = start
         self._waiting: list[tuple[Put | Change | Gone, int]] = []
 
-    def add(self, line: Put | Change | Gone, number: int) -> None:
+    def add(self, line: Put | Change | Gone, number: int) -> bool:
+        """Keep a line. True if so many wait that they must be taken now, at the time of the last decision."""
         self._waiting.append((line, number))
+        return len(self._waiting) >= _MOST_LINES
 
     def take(self, at: float | None = None) -> list[tuple[Put | Change | Gone, int]]:
         """Move to a decision at ``at``, or to the end. Return the lines before it."""
@@ -143,8 +148,7 @@ class _Tries:
 
     def told(self) -> Told:
         order = np.argsort(np.array(self.times, np.float64), kind="stable")
-        columns = (np.array(one, np.int32)[order] for one in (self.pods, self.reasons, self.attempts))
-        pods, reasons, attempts = columns
+        pods, reasons, attempts = (np.array(one, np.int32)[order] for one in (self.pods, self.reasons, self.attempts))
         return Told(np.array(self.times, np.float64)[order], pods, reasons, attempts, [*self.texts], every=True)
 
 
@@ -162,7 +166,7 @@ class _Reader:
         self._now = 0.0
         self.nodes = NodeBook(lambda: self._now)
         self._nodes_seen: set[str] = set()
-        self._workloads = Workloads(_Nothing())  # type: ignore[arg-type] - asks for no more
+        self._workloads = Workloads(cast("ObjectReader", _Nothing()))
         self.lives: list[_Life] = []
         self._by_uid: dict[str, int] = {}
         self._shared: dict[tuple[object, ...], dict[str, int]] = {}
@@ -181,8 +185,8 @@ class _Reader:
                     self._stamped = Stamped(line.at)
                     self._before = self.end = line.at
                 case Put() | Change() | Gone():
-                    if line.kind in _KINDS:
-                        self._stamped.add(line, number)
+                    if line.kind in _KINDS and self._stamped.add(line, number):
+                        self._carry_out(path, self._stamped.now)
                 case Decided():
                     self._carry_out(path, line.at)
                 case Record():
@@ -295,7 +299,7 @@ class _Reader:
         """Return sentences about what the file lacks."""
         assert self.header is not None
         found = []
-        missing = [name for name in _ALWAYS if name not in self.header.kinds]
+        missing = [name for name in _KINDS if name not in self.header.kinds]
         if missing:
             found.append(f"The file has no {' and no '.join(missing)}.")
         if self.first_attempt > 1:
@@ -335,8 +339,8 @@ class _Handler:
             self.reader.node(obj)
 
 
-def recording_of_decisions(path: Path, reasons: Reasons) -> Recording:
-    """Return the recording of a file of decisions; ``reasons`` explains.
+def recording_of_decisions(path: Path, reasons: Reasons, profiles: Sequence[Profile] = ()) -> Recording:
+    """Return the recording of a file of decisions; ``reasons`` explains, by a configuration with ``profiles``.
 
     Raises:
         DecisionsError: if the file is damaged; the text names the line.
@@ -352,6 +356,7 @@ def recording_of_decisions(path: Path, reasons: Reasons) -> Recording:
         str(path),
         line,
         reasons,
+        profiles=profiles,
         told=reader.tries.told(),
         preemptions=reader.preemptions,
         explains=True,
