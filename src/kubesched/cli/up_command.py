@@ -275,7 +275,7 @@ async def _show(dashboard: LiveDashboard) -> None:
     try:
         await dashboard.start()
     except OSError as error:
-        raise CliError(error.strerror or str(error)) from None
+        raise CliError(str(error)) from None
 
 
 def _recorder(options: argparse.Namespace) -> Recorder:
