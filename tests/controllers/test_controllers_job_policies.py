@@ -12,6 +12,17 @@ from kubesched.api.kinds import PODS
 INDEX = "batch.kubernetes.io/job-completion-index"
 
 
+#: Pods with index 1 succeed; all pods take 20 s to stop.
+SLOW = f"""stages:
+- {{name: start, selector: {{phase: Pending, deleted: false}}, next: {{phase: Running}}}}
+- {{name: stop, selector: {{deleted: true}}, delay: {{seconds: 20}}, next: {{delete: true}}}}
+- name: end
+  selector: {{phase: Running, deleted: false, matchLabels: {{{INDEX}: "1"}}}}
+  delay: {{seconds: 1}}
+  next: {{phase: Succeeded}}
+"""
+
+
 def by_index(codes: dict[int, int]) -> str:
     """Stage rules in which pods run for a second, and those of some indexes end with an exit code."""
     text = "stages:\n- {name: start, selector: {phase: Pending, deleted: false}, next: {phase: Running}}\n"
@@ -119,3 +130,55 @@ def test_a_pod_is_replaced_when_it_has_ended_if_the_policy_says_so() -> None:
         assert len(world.pods()) == 1
 
     play(scenario)
+
+
+def test_a_failed_job_waits_for_its_pods_to_end() -> None:
+    async def scenario(world: World) -> None:
+        body = job("j", seconds="1h", parallelism=2, completions=2, activeDeadlineSeconds=10)
+        body["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 20
+        world.create(JOBS, body)
+        await asyncio.sleep(5)
+        assert world.get(JOBS, "j")["status"]["uncountedTerminatedPods"] == {}
+        await asyncio.sleep(10)
+        data = world.get(JOBS, "j")
+        assert (condition(data, "FailureTarget"), condition(data, "Failed")) == (("True", "DeadlineExceeded"), ("", ""))
+        status = data["status"]
+        assert (status.get("active"), status["ready"], status["terminating"], status["failed"]) == (None, 0, 2, 2)
+        await world.settle()
+        data = world.get(JOBS, "j")
+        assert condition(data, "Failed") == ("True", "DeadlineExceeded")
+        assert (data["status"]["terminating"], data["status"]["failed"]) == (0, 2)
+
+    play(scenario, stages=SLOW)
+
+
+def test_a_job_that_met_its_criteria_is_complete_when_its_other_pods_have_ended() -> None:
+    async def scenario(world: World) -> None:
+        world.create(JOBS, indexed(3, successPolicy={"rules": [{"succeededIndexes": "1"}]}))
+        await asyncio.sleep(4)
+        data = world.get(JOBS, "j")
+        assert condition(data, "SuccessCriteriaMet") == ("True", "SuccessPolicy")
+        assert (condition(data, "Complete"), data["status"]["terminating"]) == (("", ""), 2)
+        assert "completionTime" not in data["status"]
+        await world.settle()
+        data = world.get(JOBS, "j")
+        assert condition(data, "Complete") == ("True", "SuccessPolicy")
+        assert (data["status"].get("failed"), "completionTime" in data["status"]) == (None, True)
+
+    play(scenario, stages=SLOW)
+
+
+def test_a_deleted_pod_has_failed_at_once_unless_pods_are_replaced_when_they_have_ended() -> None:
+    async def scenario(world: World) -> None:
+        for name, policy in (("early", "TerminatingOrFailed"), ("late", "Failed")):
+            world.create(JOBS, job(name, seconds="1h", podReplacementPolicy=policy))
+        await asyncio.sleep(5)
+        for pod in world.pods():
+            world.store.delete(PODS, "default", pod.name)
+        await asyncio.sleep(2)
+        found = [world.get(JOBS, name)["status"] for name in ("early", "late")]
+        assert [(one.get("failed"), one["terminating"]) for one in found] == [(1, 1), (None, 1)]
+        await asyncio.sleep(13)
+        assert [pod.metadata.labels["job-name"] for pod in world.pods()] == ["early"]
+
+    play(scenario, stages=SLOW)

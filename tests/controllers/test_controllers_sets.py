@@ -218,7 +218,7 @@ def test_a_job_runs_its_completions_some_at_a_time() -> None:
         assert condition(data, "Complete") == ("True", "CompletionsReached")
         assert data["status"]["succeeded"] == 5
         assert "active" not in data["status"]
-        assert "uncountedTerminatedPods" not in data["status"]
+        assert data["status"]["uncountedTerminatedPods"] == {}
         pods = [world.get(PODS, name) for name in world.names(PODS)]
         assert len(pods) == 5
         assert all("finalizers" not in pod["metadata"] for pod in pods)

@@ -8,11 +8,11 @@ immutable ones.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Generator, Iterable
+from collections.abc import AsyncIterator, Callable, Generator, Iterable
 from itertools import islice
 from typing import TypeAlias, TypeVar
 
-__all__ = ["Steps", "finish", "in_batches", "in_turns"]
+__all__ = ["Pace", "Steps", "finish", "in_batches", "in_turns"]
 
 T = TypeVar("T")
 
@@ -41,6 +41,42 @@ async def in_turns(steps: Steps[T]) -> T:
             await asyncio.sleep(0)
     finally:
         steps.close()
+
+
+class Pace:
+    """Pace of work in steps that several callers share: it takes at most a share of the event loop while the loop is busy.
+
+    The share is counted by the clock, because other processes then slow the work and the rest of the loop down alike.
+    """
+
+    def __init__(self, share: float, is_idle: Callable[[], bool], time: Callable[[], float]) -> None:
+        """``is_idle`` returns True while nothing else has to be done. ``time`` is usually the event loop's."""
+        self._rest = 1 / share - 1
+        self._is_idle = is_idle
+        self._time = time
+        #: Time before which no further step begins.
+        self._free_at = 0.0
+
+    async def run(self, steps: Steps[T]) -> T:
+        """Run all steps and return the result. Rest after each so long that the steps take their share and no more."""
+        time = self._time
+        try:
+            while True:
+                if not self._is_idle() and (rest := self._free_at - time()) > 0:
+                    await asyncio.sleep(rest)
+                    continue  # another caller may have made a step meanwhile
+                start = time()
+                try:
+                    next(steps)
+                except StopIteration as done:
+                    result: T = done.value
+                    return result
+                finally:
+                    end = time()
+                    self._free_at = end + (end - start) * self._rest
+                await asyncio.sleep(0)
+        finally:
+            steps.close()
 
 
 async def in_batches(items: Iterable[T], size: int) -> AsyncIterator[list[T]]:

@@ -17,8 +17,9 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, nullcontext
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kubesched.api.kinds import NODES, PODS
 from kubesched.api.wire import ApiError
@@ -80,6 +81,9 @@ from .preemption_log import PreemptionLog
 from .saved_file import claimed, decision_file, refuse_missing_directory, save_or_rescue
 from .stopping import StopSignal
 
+if TYPE_CHECKING:
+    from .live_dashboard import LiveDashboard
+
 __all__ = ["run"]
 
 #: Seconds between two renewals of a hollow kubelet's lease, as with real kubelets.
@@ -118,8 +122,13 @@ async def _up(options: argparse.Namespace) -> int:
                     recorder = _recorder(options)
                     stack.callback(recorder.close)
                     watchers = _watchers(options, recorder)
-                    embedded = _build(options, loop, watchers.observers, certificates)
-                    watchers.attach(embedded.scheduler, embedded.port, objects=embedded.objects)
+                    dashboard = _dashboard(options)
+                    shown = [dashboard.live.observer] if dashboard is not None else []
+                    embedded = _build(options, loop, [*watchers.observers, *shown], certificates)
+                    attach = partial(watchers.attach, port=embedded.port, objects=embedded.objects)
+                    attach(embedded.scheduler)
+                    if dashboard is not None:
+                        dashboard.attach(lambda: embedded.scheduler, watchers, replaced=attach)
                 pages = {} if options.no_scheduler else watchers.pages
                 plugins = plugins_of(embedded.scheduler.frameworks.values())
                 work = work_of(embedded.scheduler.frameworks.values())
@@ -129,8 +138,11 @@ async def _up(options: argparse.Namespace) -> int:
                 server, kubeconfig = await stop.unless(_serve(embedded.store, options, certificates, pages))
                 stack.push_async_callback(server.stop)
                 stack.push_async_callback(_save, embedded.store, server, options)
+                if dashboard is not None:
+                    await _show(dashboard)
+                    stack.push_async_callback(dashboard.stop)
                 embedded.scheduler.debugger.install(loop)
-                for name, task in watchers.tasks():
+                for name, task in (*watchers.tasks(), *(dashboard.tasks() if dashboard is not None else ())):
                     embedded.tasks.spawn(task, name)
                 embedded.tasks.spawn(_expire_events(embedded.store), "event-expiry")
                 embedded.tasks.spawn(_publish(embedded.store, server.url), "address")
@@ -239,6 +251,31 @@ def _watchers(options: argparse.Namespace, recorder: Recorder) -> Watchers:
         event_why=options.event_why_pending,
         simulator_results=options.annotate_simulator_results,
     )
+
+
+def _dashboard(options: argparse.Namespace) -> LiveDashboard | None:
+    """Return the dashboard that the options ask for."""
+    if options.ui is None:
+        return None
+    if options.no_scheduler:
+        raise CliError("--ui: it shows a scheduler at work, and there is none with --no-scheduler", code=2)
+    from kubesched.dashboard.live import Live  # noqa: PLC0415 - not without the option
+
+    from .live_dashboard import LiveDashboard  # noqa: PLC0415
+
+    def announce(link: str) -> None:
+        write(f"{link}\n" if options.quiet else f"dashboard, by a link that works once: {link}\n")
+        sys.stdout.flush()
+
+    live = Live("kubesched up", "embedded", speed=options.speed)
+    return LiveDashboard(live, options.ui, announce=announce, warn=warn, speed=options.speed)
+
+
+async def _show(dashboard: LiveDashboard) -> None:
+    try:
+        await dashboard.start()
+    except OSError as error:
+        raise CliError(error.strerror or str(error)) from None
 
 
 def _recorder(options: argparse.Namespace) -> Recorder:

@@ -27,7 +27,7 @@ from .schema import (
     WhatIf,
 )
 
-__all__ = ["PodQuery", "Refused", "Source"]
+__all__ = ["PodQuery", "Refused", "Source", "Trials"]
 
 
 class Refused(Exception):  # noqa: N818 - an answer, not a failure of the program
@@ -48,6 +48,19 @@ class PodQuery:
     node: str = ""
     workload: str = ""
     limit: int = 100
+
+
+class Trials(Protocol):
+    """Proposals for a cluster: what can be proposed, what would happen, and how to carry it out.
+
+    Each method raises :exc:`Refused` for what is not possible.
+    """
+
+    async def choices(self) -> Choices: ...
+
+    async def what_if(self, question: WhatIf) -> Outcome: ...
+
+    async def apply(self, question: WhatIf) -> Applied: ...
 
 
 class Source(Protocol):

@@ -26,7 +26,7 @@ from kubesched.base.large_json import large_json
 from kubesched.base.lines import printable
 from kubesched.base.pages import Answer
 from kubesched.base.times import timestamp
-from kubesched.base.turns import Steps
+from kubesched.base.turns import Pace, Steps
 from kubesched.scheduler.scheduler import Scheduler
 
 from .explainer import Explainer
@@ -41,8 +41,7 @@ __all__ = ["LivePages"]
 
 T = TypeVar("T")
 
-#: Share of the event loop that answers may take while the scheduler has work. It is counted by the clock, because other
-#: processes then slow the answers and the scheduler down alike.
+#: Share of the event loop that answers may take while the scheduler has work.
 _SHARE: Final = 0.03
 #: Most requests that wait for their turn; more are refused.
 _MOST_WAITING: Final = 8
@@ -80,16 +79,15 @@ class LivePages:
 
         ``objects`` are those that the scheduler watches by default. It watches no quotas and no workloads.
         """
-        self._time = time if time is not None else asyncio.get_running_loop().time
         self._scheduler = scheduler
+        now = time if time is not None else asyncio.get_running_loop().time
+        self._pace = Pace(_SHARE, lambda: scheduler.is_idle, now)
         self._ready = ready
         self._decisions = decisions
         objects = objects if objects is not None else InformedObjects(scheduler.informers)
         self._explainer = Explainer(scheduler, objects, preemptions=preemptions, decisions=decisions, live=True)
         self._turn = asyncio.Lock()
         self._waiting = 0
-        #: Time of the event loop before which nothing more is explained.
-        self._free_at = 0.0
 
     async def answer(self, path: str, query: Query, accept: str) -> Answer:
         """Answer a GET request; see :data:`kubesched.base.pages.Page`."""
@@ -199,25 +197,8 @@ class LivePages:
             return await self.paced(self._explainer.explaining(pods, as_groups=True))
 
     async def paced(self, steps: Steps[T]) -> T:
-        """Run steps. While the scheduler has work, rest after each so long that they take their share and no more."""
-        time = self._time
-        try:
-            while True:
-                if not self._scheduler.is_idle and (rest := self._free_at - time()) > 0:
-                    await asyncio.sleep(rest)
-                    continue  # another answer may have made a step meanwhile
-                start = time()
-                try:
-                    next(steps)
-                except StopIteration as done:
-                    result: T = done.value
-                    return result
-                finally:
-                    end = time()
-                    self._free_at = end + (end - start) * (1 / _SHARE - 1)
-                await asyncio.sleep(0)
-        finally:
-            steps.close()
+        """Run steps within the share of all answers."""
+        return await self._pace.run(steps)
 
     async def _recorded(self, query: Query) -> Answer:
         """Answer with recorded attempts as lines of JSON."""

@@ -91,6 +91,11 @@ class Watchers:
         if self._results is not None:
             yield "simulator-results", self._results.run()
 
+    def live_pages(self) -> LivePages:
+        """Return the pages about the scheduler. Call it after :meth:`attach`."""
+        assert self._live is not None
+        return self._live()
+
     async def _page(self, path: str, query: Mapping[str, Sequence[str]], accept: str) -> Answer:
         if self._live is None:
             return Answer(503, b"the scheduler is not built yet\n", "text/plain", 1)

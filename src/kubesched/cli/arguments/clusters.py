@@ -14,6 +14,7 @@ from .options import (
     real_cluster,
     stages,
     start_from,
+    ui,
 )
 from .values import duration, node_count, port, speed, zones
 
@@ -131,6 +132,7 @@ examples: kubesched up --nodes 1000 --zones 3 -f examples/web-shop
         help="write the verdicts and scores of each attempt as annotations of its pod, with the keys of "
         "kube-scheduler-simulator; for debugging: each attempt evaluates all nodes once more",
     )
+    ui(parser)
     parser.add_argument("--seed", metavar="S", type=int, default=0, help="seed of ties and names (default: 0)")
     quiet(parser)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from .values import setting
+from .values import setting, ui_address
 
 __all__ = [
     "decisions",
@@ -21,6 +21,7 @@ __all__ = [
     "settings",
     "stages",
     "start_from",
+    "ui",
 ]
 
 
@@ -153,4 +154,16 @@ def node_groups(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--catalogue", metavar="FILE", help="a table (CSV or YAML) of instance types: name, price, cpu, memory, …"
+    )
+
+
+def ui(parser: argparse.ArgumentParser) -> None:
+    """Add ``--ui``."""
+    parser.add_argument(
+        "--ui",
+        metavar="PORT|ADDRESS:PORT",
+        nargs="?",
+        type=ui_address,
+        const=ui_address(""),
+        help="serve the dashboard on this port of loopback, and print a link that opens it (default: 10260; 0: a free one)",
     )

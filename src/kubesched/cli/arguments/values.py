@@ -6,6 +6,7 @@ import argparse
 import math
 from typing import Final
 
+from kubesched.base.hosts import loopback_listener
 from kubesched.base.times import parse_duration, parse_time
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "setting",
     "share",
     "speed",
+    "ui_address",
     "zones",
 ]
 
@@ -149,3 +151,15 @@ def share(text: str) -> tuple[str, int]:
 count.__name__ = node_count.__name__ = positive.__name__ = zones.__name__ = port.__name__ = "whole number"
 seconds.__name__ = speed.__name__ = factor.__name__ = "number"
 duration.__name__ = "duration"
+
+
+def ui_address(text: str) -> tuple[str, int]:
+    """Parse the address of the dashboard's listener, ``PORT`` or ``ADDRESS:PORT``; an empty text is the default.
+
+    Raises:
+        ArgumentTypeError: for anything else, and for an address that is not loopback.
+    """
+    try:
+        return loopback_listener(text, "127.0.0.1", 10260)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None

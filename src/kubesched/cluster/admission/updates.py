@@ -18,7 +18,7 @@ from kubesched.api.kinds import NODES, PODS
 from kubesched.api.quantity import parse_quantity
 from kubesched.api.wire import ApiError
 
-from ..schema import Document, Stored, drop_nulls, open_section, root_type
+from ..schema import Document, Stored, drop_nulls, open_section, root_type, types, unknown_members
 from .admission import Admission, default_pod_spec
 from .checks import check_changes, check_object, check_pod_spec
 from .kinds import check_kind, fill_kind_defaults
@@ -109,6 +109,9 @@ def _pod_spec_change(admission: Admission, before: Document, after: Document, ca
     if not isinstance(new_spec, dict):
         raise ApiError.bad_request(f"spec: must be an object, got {new_spec!r}")
     new_spec = drop_nulls(new_spec)
+    for spec in (old_spec, new_spec):
+        for owner, name, _ in unknown_members(types()["PodSpec"], spec):
+            del owner[name]
     admission.drop_gated("PodSpec", new_spec, old_spec)
     default_pod_spec(old_spec)  # saved specs may lack defaults
     if resize:

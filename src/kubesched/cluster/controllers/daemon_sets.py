@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from kubesched.api.decode import from_builtins
-from kubesched.api.kinds import DAEMON_SETS, NODES, PODS
+from kubesched.api.kinds import DAEMON_SETS, NODES, PODS, REVISIONS
 from kubesched.api.selectors import RequiredNodeAffinity, required_node_affinity
 from kubesched.api.taints import NO_EXECUTE, do_not_schedule, first_untolerated
 from kubesched.api.types import Node, PodSpec, Taint
@@ -19,6 +19,7 @@ from kubesched.client.event_writer import NORMAL, WARNING
 
 from .base import WorkloadController
 from .context import Context, Data, data_of, differ, spec_of
+from .ownership import Ownership
 from .pods import is_finished, is_ready, pod_body, resolve_count
 from .revisions import REVISION_LABEL, Revisions
 
@@ -91,6 +92,8 @@ class DaemonSets(WorkloadController):
         super().__init__(context)
         self._nodes = context.watch(NODES, self._node_changed)
         self._revisions = Revisions(context)
+        self._ownership = Ownership(self, context.pods)
+        self._history = Ownership(self, context.owned_cache(REVISIONS))
 
     def _node_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         if differ(old, new, lambda node: (node.typed.metadata.labels, node.typed.spec.taints)):
@@ -100,6 +103,8 @@ class DaemonSets(WorkloadController):
     async def reconcile_object(self, item: Item) -> None:
         if self.context.is_going(item):
             return
+        await self._history.settle(item)
+        await self._ownership.settle(item)
         revision = await self._revisions.current(item)
         fit = _Fit((spec_of(item).get("template") or {}).get("spec") or {})
         action = self._manage(item, fit, revision)

@@ -35,6 +35,8 @@ __all__ += ["indexed_spec", "job_labels"]
 
 COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 TRACKING: Final = "batch.kubernetes.io/job-tracking"
+#: Conditions that announce the end of a job, with the condition that follows when its pods have ended.
+_TARGETS: Final = {"FailureTarget": "Failed", "SuccessCriteriaMet": "Complete"}
 _FIRST_BACKOFF: Final = 10.0
 _LONGEST_BACKOFF: Final = 600.0
 
@@ -118,10 +120,13 @@ class Count:
         self.going: list[Item] = []
         self.to_release: list[Item] = []
         self.newly_failed = False
+        #: Pods that have neither ended nor been counted.
+        self.open: list[Item] = []
         #: Text of the failure by the pod failure policy; empty if the job goes on.
         self.failure = ""
         spec, failed = data.get("spec") or {}, []
         self.busy_indexes: set[int | None] = set()
+        waits = spec.get("podReplacementPolicy") == "Failed"  # a pod is replaced once it has ended
         for item in pods:
             pod: Pod = item.typed
             phase, index = pod.status.phase, index_of(pod)
@@ -141,12 +146,14 @@ class Count:
             elif tracked and rule is not None and rule.action == "Ignore":
                 self.to_release.append(item)
                 self.newly_failed = True  # the next pod waits all the same
-            elif tracked and (phase == "Failed" or (is_going(item) and not pod.spec.node_name)):
+            elif tracked and (phase == "Failed" or (is_going(item) and not (waits and pod.spec.node_name))):
                 # A pod that never reached a node has nothing to stop. It is gone as soon as its finalizer is removed.
                 self._end(item, "failed")
             elif not is_finished(pod):
+                self.open.append(item)
+            if not is_finished(pod):
                 (self.going if is_going(item) else self.active).append(item)
-                self.busy_indexes.add(index)
+                self.busy_indexes |= {index} if waits or not is_going(item) else set()
         #: Failures by index, of a job that limits them so.
         self.by_index = FailedIndexes(data, failed) if spec.get("backoffLimitPerIndex") is not None else None
         #: Indexes completed by the status, and by pods that have succeeded since.
@@ -215,12 +222,15 @@ class Jobs(WorkloadController):
         status = {**status_of(item), "uncountedTerminatedPods": count.uncounted_status()}
         item = await self.context.write_status(item, status)
         await _release(self.context, count.to_release)
-        status = {**status_of(item), "uncountedTerminatedPods": None, **count.totals()}
+        status = {**status_of(item), "uncountedTerminatedPods": {}, **count.totals()}
         return await self.context.write_status(item, status)
 
     def _verdict(self, item: Item, count: Count) -> tuple[str, str, str] | None:
         """Return type, reason and message of the condition that ends the job; None while the job goes on."""
         spec, begun = spec_of(item), status_of(item).get("startTime")
+        for one in status_of(item).get("conditions") or ():
+            if one["type"] in _TARGETS and one.get("status") == "True":  # the job waits for pods that are being stopped
+                return _TARGETS[one["type"]], one.get("reason", ""), one.get("message", "")
         if count.failure:
             return "Failed", "PodFailurePolicy", count.failure
         if count.failed > int(spec.get("backoffLimit", 6)):
@@ -249,20 +259,26 @@ class Jobs(WorkloadController):
         return None
 
     async def _end(self, item: Item, count: Count, type_: str, reason: str, message: str) -> None:
-        """Stop the pods of a job that is over, and write its condition."""
+        """Stop the pods of a job that is over, and write its condition once they have ended; before, its target."""
         await self.delete_owned(item, *count.active)
-        failed = type_ == "Failed"
-        status = {**status_of(item), "active": None, "ready": None}
+        going = [pod for pod in self.context.owned_pods(item.uid) if not is_finished(pod.typed)]
+        status = {**status_of(item), "active": None, "ready": 0, "terminating": len(going)}
+        status.setdefault("uncountedTerminatedPods", {})
+        if type_ == "Failed":
+            status["failed"] = (
+                count.failed + sum(TRACKING in pod.typed.metadata.finalizers for pod in count.open) or None
+            )
+        target = next(name for name, end in _TARGETS.items() if end == type_)
         conditions = status.get("conditions")
-        for one in ("FailureTarget" if failed else "SuccessCriteriaMet", type_):
+        for one in (target,) if going else (target, type_):
             conditions = self.context.with_condition(conditions, one, "True", reason, message)
         status["conditions"] = conditions
-        if failed:
-            status["failed"] = count.failed + len(count.active)
-        else:
+        if type_ == "Complete" and not going:
             status["completionTime"] = self.context.now_text()
         await self.context.write_status(item, status)
-        await self.record(item, *((WARNING, reason, message) if failed else (NORMAL, "Completed", "Job completed")))
+        if not going:
+            told = (WARNING, reason, message) if type_ == "Failed" else (NORMAL, "Completed", "Job completed")
+            await self.record(item, *told)
 
     async def _expire(self, item: Item) -> None:
         """Delete a finished job after ``ttlSecondsAfterFinished``."""
@@ -293,7 +309,7 @@ class Jobs(WorkloadController):
             wanted = min(parallelism, max(0, int(completions) - count.succeeded - over))
         missing = wanted - len(count.active)
         if missing > 0 and spec.get("podReplacementPolicy") == "Failed":
-            missing = max(0, missing - len(count.going))  # a pod is replaced once it has ended
+            missing = max(0, missing - len(count.going))
         if missing < 0:
             ranked = sorted(count.active, key=lambda pod: (bool(pod.typed.spec.node_name), is_ready(pod.typed)))
             for pod in ranked[:-missing]:
@@ -360,6 +376,7 @@ class Jobs(WorkloadController):
         status["active"] = len(active) or None
         status["ready"] = sum(is_ready(pod.typed) for pod in active)
         status["terminating"] = len(pods) - len(active)
+        status.setdefault("uncountedTerminatedPods", {})
         suspended = bool(spec.get("suspend"))
         changed, word = suspended != has_condition(data_of(item), "Suspended"), "Suspended" if suspended else "Resumed"
         if changed:

@@ -1,7 +1,7 @@
 """Adoption and release: an owner takes matching objects that have no controller, and lets go those that match no more.
 
 Rules: upstream ``ControllerRefManager``. Changes of labels and owners are noted as they come, so a reconcile looks at
-the noted objects only. Callers: the controllers of ReplicaSets, ReplicationControllers, Deployments and Jobs.
+the noted objects only. Callers: the controllers of workloads.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _orphan_buckets(item: Item) -> Iterable[str]:
 class Ownership:
     """Objects of one kind that the owners of one controller select.
 
-    ``is_wanted`` is false for objects that are not adopted although they match. ``finalizers`` are given to adopted
+    ``is_wanted`` is false for an owner and an object that it does not adopt although it matches. ``finalizers`` are given to adopted
     objects, and taken from released ones.
     """
 
@@ -65,7 +65,7 @@ class Ownership:
         controller: ObjectController,
         objects: WatchCache,
         *,
-        is_wanted: Callable[[Item], bool] = lambda item: True,
+        is_wanted: Callable[[Item, Item], bool] = lambda owner, item: True,
         finalizers: tuple[str, ...] = (),
     ) -> None:
         self._controller, self._context, self._objects = controller, controller.context, objects
@@ -135,7 +135,7 @@ class Ownership:
         reference, matches = controller_of(item), selector.matches(_labels_of(item))
         metadata = data_of(item)["metadata"]
         references, finalizers = metadata.get("ownerReferences") or [], metadata.get("finalizers") or []
-        if reference is None and matches and self._is_wanted(item):
+        if reference is None and matches and self._is_wanted(owner, item):
             references = [*references, owner_reference(owner)]
             finalizers = [*finalizers, *(name for name in self._finalizers if name not in finalizers)]
         elif reference is not None and reference.uid == owner.uid and not matches:

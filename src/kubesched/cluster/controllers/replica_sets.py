@@ -51,7 +51,7 @@ class ReplicaSets(WorkloadController):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._ownership = Ownership(self, context.pods, is_wanted=lambda pod: not is_finished(pod.typed))
+        self._ownership = Ownership(self, context.pods, is_wanted=lambda _, pod: not is_finished(pod.typed))
 
     async def reconcile_object(self, item: Item) -> None:
         await self._ownership.settle(item)

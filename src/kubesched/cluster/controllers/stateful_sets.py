@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubesched.api.kinds import CLAIMS, PODS, STATEFUL_SETS
+from kubesched.api.kinds import CLAIMS, PODS, REVISIONS, STATEFUL_SETS
 from kubesched.api.selectors import parse_int64
 from kubesched.api.wire import ApiError, Item
 from kubesched.client.event_writer import NORMAL, WARNING
 
 from .base import WorkloadController
 from .context import Context, Data, data_of, spec_of, status_of
+from .ownership import Ownership
 from .pods import is_finished, is_ready, pod_body
 from .revisions import REVISION_LABEL, Revisions, revision_template
 
@@ -24,6 +25,10 @@ __all__ = ["StatefulSets"]
 def _ordinal(owner: Item, pod: Item) -> int | None:
     text = pod.name.removeprefix(f"{owner.name}-")
     return parse_int64(text) if text.isdigit() else None
+
+
+def _is_member(owner: Item, pod: Item) -> bool:
+    return _ordinal(owner, pod) is not None
 
 
 def _claim_name(template: Data) -> str:
@@ -47,10 +52,14 @@ class StatefulSets(WorkloadController):
         super().__init__(context)
         self._claims = context.cache(CLAIMS)
         self._revisions = Revisions(context)
+        self._ownership = Ownership(self, context.pods, is_wanted=_is_member)
+        self._history = Ownership(self, context.owned_cache(REVISIONS))
 
     async def reconcile_object(self, item: Item) -> None:
         if self.context.is_going(item):
             return
+        await self._history.settle(item)
+        await self._ownership.settle(item)
         status = status_of(item)
         seen_all = status.get("observedGeneration") == data_of(item)["metadata"].get("generation")
         update = await self._revisions.current(item, assumed=status.get("updateRevision", "") if seen_all else "")

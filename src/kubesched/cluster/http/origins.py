@@ -14,13 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
-from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
-from urllib.parse import urlsplit
 
 from aiohttp import web
 
 from kubesched.api.wire import ApiError
+from kubesched.base.hosts import address_of, is_local, is_loopback, name_in, plain_name
 
 from .bodies import is_decodable, media_type, unsupported
 
@@ -41,12 +40,12 @@ class Origins:
     """
 
     def __init__(self, host: str, names: Iterable[str] = ()) -> None:
-        address = _address(host)
+        address = address_of(host)
         self._any_address = not host or (address is not None and address.is_unspecified)
-        self._names = {"localhost", _plain(host)}
+        self._names = {"localhost", plain_name(host)}
         for name in names:
-            plain = _plain(name)
-            if not plain or (_address(plain) is None and not set(plain).isdisjoint(":/@?#[] ")):
+            plain = plain_name(name)
+            if not plain or (address_of(plain) is None and not set(plain).isdisjoint(":/@?#[] ")):
                 raise ValueError(f"{name!r} is no host name: give a name or an address alone, such as cluster.example")
             self._names.add(plain)
         self._check_host = lru_cache(maxsize=256)(self._check_named)
@@ -76,43 +75,17 @@ class Origins:
                 raise unsupported()
 
     def _check_named(self, host: str) -> None:
-        try:
-            name = urlsplit(f"//{host}").hostname
-            urlsplit(f"//{host}").port  # noqa: B018 - raises when it is no number
-        except ValueError:
-            name = None
-        if not name or "@" in host or "/" in host:
+        name = name_in(host)
+        if not name:
             raise ApiError.bad_request(f"malformed HTTP request: the Host header {_shown(host)} names no host")
-        address = _address(_plain(name))
-        is_known = address is not None and (self._any_address or _is_local(address))
-        if not is_known and _plain(name) not in self._names:
+        address = address_of(plain_name(name))
+        is_known = address is not None and (self._any_address or is_local(address))
+        if not is_known and plain_name(name) not in self._names:
             text = (
                 f"this server is not known as {_shown(host)}: without a token it answers to loopback names, to the "
                 "address it listens on and to the names it was given (--allowed-host)"
             )
             raise ApiError(403, "Forbidden", text)
-
-
-def is_loopback(host: str) -> bool:
-    """True if only this machine can reach a server bound to ``host``: a loopback address, or ``localhost``."""
-    address = _address(host)
-    return _plain(host) == "localhost" if address is None else _is_local(address)
-
-
-def _plain(name: str) -> str:
-    return name.lower().removesuffix(".")
-
-
-def _address(text: str) -> IPv4Address | IPv6Address | None:
-    try:
-        return ip_address(text.strip("[]"))
-    except ValueError:
-        return None
-
-
-def _is_local(address: IPv4Address | IPv6Address) -> bool:
-    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
-    return (mapped or address).is_loopback
 
 
 def _shown(text: str) -> str:

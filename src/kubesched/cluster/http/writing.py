@@ -7,6 +7,7 @@ Caller: :mod:`.dispatch`, with the body already read.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -18,7 +19,7 @@ from kubesched.api.wire import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, ApiErro
 from kubesched.base.turns import in_turns
 
 from ..admission import unknown_fields
-from ..schema import apply_json_patch, apply_merge_patch, apply_strategic_patch, encode, root_type, unknown_paths
+from ..schema import apply_json_patch, apply_merge_patch, apply_strategic_patch, encode, root_type, unknown_members
 from .answers import BATCH, success
 from .apply import apply_object, is_tracked, patch_object, tracked_update
 from .bodies import media_type, unsupported
@@ -43,30 +44,60 @@ _CREATED_BY_PUT: Final = (
 
 
 def _checked(call: Call, body: Document, *, patch: bool = False) -> Any:
-    """Return the data of a body. Unknown fields and repeated keys give a warning or are refused.
-
-    A custom resource is pruned of unknown fields.
+    """Return the data of a body, without unknown fields. These, and repeated keys, give a warning or are refused.
 
     Raises:
         ApiError: 400 under ``fieldValidation=Strict``, listing all of them.
     """
-    resource, data, validation = call.resource, body.data, call.options.validation
-    kind, version = resource.kind.kind, resource.version
-    found = [f'duplicate field "{twice.path}"' for twice in body.duplicates]
-    if resource.defined is not None and resource.defined.schema and isinstance(data, dict):
-        unknown = list(unknown_fields(resource.defined.schema, data))
-        for owner, name, _ in unknown:
-            del owner[name]
-        found += [f'unknown field "{place}"' for _, _, place in unknown[:_MOST_WARNINGS]]
-    elif resource.defined is None and isinstance(data, dict) and validation != "Ignore":
-        known = root_type(resource.kind.group, kind, version)
-        found += [f'unknown field "{path}"' for path in unknown_paths(known, data, patch=patch)]
-    del found[_MOST_WARNINGS:]
+    data, validation = body.data, call.options.validation
+    unknown = _unknown(call, data, patch=patch)
+    found = _problems(body, unknown, is_custom=call.resource.defined is not None) if validation != "Ignore" else []
+    for owner, name, _ in unknown:
+        del owner[name]
+    kind, version = call.resource.kind.kind, call.resource.version
     if found and validation == "Strict":
-        problem = f"strict decoding error: {', '.join(found)}"
+        lines = [text for text in found if text.startswith("line ")]
+        head = ["\n  ".join(["yaml: unmarshal errors:", *lines])] if lines else []
+        problem = f"strict decoding error: {', '.join([*head, *found[len(lines) :]])}"
         raise ApiError.bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {problem}')
-    call.warnings += found if validation == "Warn" else ()
+    call.warnings += found
     return data
+
+
+def _unknown(call: Call, data: Any, *, patch: bool = False) -> Sequence[tuple[dict[str, Any], str, object]]:
+    """Return the members that the kind does not have: the object they are in, their name and place."""
+    resource = call.resource
+    if not isinstance(data, dict):
+        return ()
+    if resource.defined is not None:
+        return list(unknown_fields(resource.defined.schema, data)) if resource.defined.schema else ()
+    return unknown_members(root_type(resource.kind.group, resource.kind.kind, resource.version), data, patch=patch)
+
+
+def _problems(body: Document, unknown: Sequence[tuple[Any, str, object]], *, is_custom: bool) -> list[str]:
+    """Return the texts about repeated and unknown members, in upstream's order: for JSON that of the document.
+
+    A member of a built-in kind that is unknown and repeated is unknown only. YAML has its repetitions first.
+    """
+    texts = {str(place): f'unknown field "{place}"' for _, _, place in unknown[:_MOST_WARNINGS]}
+    if body.number:
+        lines = [f'line {twice.line}: key "{twice.key}" already set in map' for twice in body.duplicates]
+        return [*lines, *(texts[place] for place in (texts if is_custom else sorted(texts)))][:_MOST_WARNINGS]
+    twice = {one.path: f'duplicate field "{one.path}"' for one in body.duplicates}
+    if not twice or is_custom:
+        return [*twice.values(), *texts.values()][:_MOST_WARNINGS]
+    texts = {**twice, **texts}
+    return [texts[place] for place in _places(body.data) if place in texts][:_MOST_WARNINGS]
+
+
+def _places(data: Any, place: str = "") -> Iterator[str]:
+    """Yield the dotted paths of all members, in the order of the document."""
+    dot = place and f"{place}."
+    for name, value in data.items() if isinstance(data, dict) else ():
+        yield f"{dot}{name}"
+        yield from _places(value, f"{dot}{name}")
+    for index, value in enumerate(data) if isinstance(data, list) else ():
+        yield from _places(value, f"{place}[{index}]")
 
 
 # -- create and update -----------------------------------------------------------------------------------
@@ -140,7 +171,8 @@ def patch(call: Call, raw: bytes) -> web.Response:
         # After an apply, even a dry run, kubectl migrates ownership. After a dry run there may be no managedFields yet.
         change = [{"op": "add", "path": "/metadata/managedFields", "value": []}, *change]
     if patch_type == JSON_PATCH and resource.version == resource.kind.version:
-        _checked(call, replace(body, data=apply_json_patch(old.data(), change)))
+        result = _checked(call, replace(body, data=apply_json_patch(old.data(), change)))
+        change = [{"op": "replace", "path": "", "value": result}]
     return answer_object(call, patch_object(call, old, change, patch_type))
 
 
@@ -154,7 +186,14 @@ def _apply(call: Call, raw: bytes) -> web.Response:
     force = call.query.flag("force")
     if call.target.subresource not in ("", "status"):
         raise unsupported(JSON_PATCH, MERGE_PATCH)
-    item, created = apply_object(call, _checked(call, call.body(raw)), force=force)
+    body = call.body(raw)
+    if unknown := _unknown(call, body.data):
+        places = "\n  ".join(f".{place}: field not declared in schema" for _, _, place in unknown[:_MOST_WARNINGS])
+        kind, target = call.resource.kind, call.target
+        what = f"{target.namespace}/{target.name}; {kind.group}/{call.resource.version}, Kind={kind.kind}"
+        many = "errors:\n  " if len(unknown) > 1 else ""
+        raise ApiError(500, "", f"failed to create typed patch object ({what}): {many}{places}")
+    item, created = apply_object(call, _checked(call, body), force=force)
     return answer_object(call, item, 201 if created else 200)
 
 

@@ -30,7 +30,7 @@ from .rules import (
     reaches,
     type_rules,
 )
-from .schema import Field, Type, descriptions, root_type, table_lines, types, unknown_paths
+from .schema import Field, Type, descriptions, root_type, table_lines, types, unknown_members, unknown_paths
 from .stored_pods import StoredPod, stored
 from .strategic import apply_strategic_patch, is_atomic, list_keys, patch_markers
 from .versions import has_other_shape, served_form, stored_form

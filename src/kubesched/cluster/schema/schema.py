@@ -6,13 +6,14 @@ Callers: the checks of unknown fields (HTTP and simulations), OpenAPI, and serve
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
-__all__ = ["Field", "Type", "descriptions", "root_type", "table_lines", "types", "unknown_paths"]
+__all__ = ["Field", "Type", "descriptions", "root_type", "table_lines", "types"]
+__all__ += ["unknown_members", "unknown_paths"]
 
 _META: Final = frozenset(
     {"ObjectMeta", "ManagedFieldsEntry", "OwnerReference", "LabelSelector", "LabelSelectorRequirement", "Condition"}
@@ -114,20 +115,22 @@ def descriptions() -> dict[str, str]:
     return {name: words for name, _, words in rows}
 
 
-def unknown_paths(type_: Type | None, data: Mapping[str, Any], *, patch: bool = False) -> list[str]:
-    """Return dotted paths of the fields of ``data`` that its type does not have; empty without a type.
+def unknown_members(
+    type_: Type | None, data: dict[str, Any], *, patch: bool = False
+) -> list[tuple[dict[str, Any], str, str]]:
+    """Return the members of ``data`` that its type does not have: the object they are in, their name and dotted path.
 
-    In a ``patch`` directives are allowed. Since every written body is checked here, paths are only made for unknown
-    fields.
+    Empty without a type. In a ``patch`` directives are allowed. Since every written body is checked here, paths are
+    only made for unknown fields.
     """
     if type_ is None:
         return []
-    found: list[str] = []
+    found: list[tuple[dict[str, Any], str, str]] = []
     for key, value in data.items():
         field = type_.fields.get(key)
         if field is None:
             if not (patch and key.startswith("$")):
-                found.append(key)
+                found.append((data, key, key))
         elif value and isinstance(value, dict | list):
             inner = types().get(field.type)
             if inner is None or isinstance(value, list) is not (field.shape == "list"):
@@ -137,6 +140,11 @@ def unknown_paths(type_: Type | None, data: Mapping[str, Any], *, patch: bool = 
             else:
                 parts = [(f".{name}", item) for name, item in value.items()] if field.shape == "map" else [("", value)]
             for place, item in parts:
-                if isinstance(item, dict):
-                    found += [f"{key}{place}.{path}" for path in unknown_paths(inner, item, patch=patch)]
+                if isinstance(item, dict) and (below := unknown_members(inner, item, patch=patch)):
+                    found += [(owner, name, f"{key}{place}.{path}") for owner, name, path in below]
     return found
+
+
+def unknown_paths(type_: Type | None, data: dict[str, Any]) -> list[str]:
+    """Return dotted paths of the fields of ``data`` that its type does not have; empty without a type."""
+    return [path for _, _, path in unknown_members(type_, data)]

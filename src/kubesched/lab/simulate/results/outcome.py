@@ -23,6 +23,7 @@ from .course import Course
 from .device_uses import cluster_devices, node_devices
 from .group_outcomes import group_outcomes
 from .node_status import is_failed, node_status
+from .node_times import NodeBook
 from .pod_times import FINISHED, PodBook, run_times, useful_parts
 from .result import (
     MissingNode,
@@ -53,6 +54,7 @@ def outcome(
     seed: int,
     stopped: Stopped,
     refused: list[Refusal],
+    nodes: NodeBook,
 ) -> Result:
     """Return the result of a run that ended at ``end``, in virtual seconds since the start."""
     pods = embedded.pods()
@@ -100,6 +102,7 @@ def outcome(
         refused=refused,
         missing_nodes=missing,
         pods=times,
+        node_times=nodes.nodes(),
         times=msgspec.structs.replace(run_times(times, end), resources=_with_goodput(shares, times, end)),
         series=series,
         warnings=[*map(_missing_text, missing), *said_once(text for one in embedded.movers for text in one.problems)],

@@ -188,6 +188,7 @@ class PodBook:
                     attempts=entry.attempts,
                     preempted=entry.preempted,
                     requests=entry.requests,
+                    priority=pod.spec.priority or 0,
                 )
             )
         return sorted(found, key=lambda one: (one.created, one.namespace, one.name))

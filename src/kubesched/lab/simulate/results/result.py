@@ -25,6 +25,7 @@ __all__ = [
     "GroupOutcome",
     "GroupUse",
     "MissingNode",
+    "NodeTimes",
     "NodeUse",
     "Placement",
     "PodTimes",
@@ -110,6 +111,24 @@ class NodeUse(_Struct, frozen=True, kw_only=True):
     #: ``Ready``, or ``NotReady`` for a failed node, which counts neither in sums nor in totals; a cordoned node has
     #: ``,SchedulingDisabled`` after it.
     status: str = "Ready"
+
+
+class NodeTimes(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
+    """State of a node from ``since`` to ``until``, in virtual seconds since the start; also of nodes that are gone.
+
+    A node has a record for each state, one after the other. ``until`` is None for the state at the end of the run; ``gone`` if
+    the node was deleted then. ``status`` is as in :class:`NodeUse`; ``taints`` are ``key=value:effect``. Of the labels, the
+    hostname is left out, and very many. Devices are not in ``allocatable``.
+    """
+
+    name: str
+    since: float = 0.0
+    until: float | None = None
+    gone: bool = False
+    status: str = "Ready"
+    taints: list[str] = []
+    labels: dict[str, str] = {}
+    allocatable: dict[str, int] = {}
 
 
 class Refusal(_Struct, frozen=True, kw_only=True):
@@ -236,6 +255,7 @@ class PodTimes(_Struct, frozen=True, kw_only=True):
     preempted: bool = False
     #: Requests: cpu in millicores, memory and storage in bytes, everything else in units.
     requests: dict[str, int] = {}
+    priority: int = 0
 
 
 class Distribution(_Struct, frozen=True, kw_only=True):
@@ -384,6 +404,8 @@ class Result(_Struct, frozen=True, kw_only=True):
     errors: list[ErrorReport] = []
     #: Pods by creation, namespace and name.
     pods: list[PodTimes] = []
+    #: States of nodes over the run, by name and time.
+    node_times: list[NodeTimes] = []
     times: RunTimes = RunTimes()
     series: Series = Series()
     #: Node groups, their hours and cost; None in a run without them.

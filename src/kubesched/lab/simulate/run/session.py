@@ -26,6 +26,7 @@ from ..inputs.events import PlannedEvent
 from ..inputs.intake import Controllers, Intake
 from ..inputs.storing import check_objects, store_objects
 from ..results.course import Course, Shapes
+from ..results.node_times import NodeBook
 from ..results.outcome import outcome
 from ..results.pod_times import SERVING, PodBook
 from ..results.problems import ProblemLog
@@ -63,6 +64,7 @@ class Session(AttemptObserver):
 
     embedded: Embedded
     _book: PodBook
+    _nodes: NodeBook
     _course: Course
     _scaler: Autoscaler | None
 
@@ -110,6 +112,8 @@ class Session(AttemptObserver):
             lambda: self.now, embedded.clock.now(), Workloads(embedded.objects).of, Turnover(self._replaced_forever)
         )
         store.follow(self._book.changed)
+        self._nodes = NodeBook(lambda: self.now)
+        store.follow(self._nodes.changed)
         self._course = Course(scheduler.cache.table, scheduler.metrics.pending_pods, shapes)
         if scaler is not None:
             scaler.follow(embedded)
@@ -195,7 +199,14 @@ class Session(AttemptObserver):
     def look(self, stopped: Stopped) -> Result:
         """Return the result if the run ended now, without the remarks about the run as a whole."""
         found = outcome(
-            self.embedded, self._book, self._course, self.now, seed=self._seed, stopped=stopped, refused=[*self.refused]
+            self.embedded,
+            self._book,
+            self._course,
+            self.now,
+            seed=self._seed,
+            stopped=stopped,
+            refused=[*self.refused],
+            nodes=self._nodes,
         )
         if self._scaler is None:
             return found

@@ -30,6 +30,7 @@ from ..embedded import Embedded
 from ..inputs.intake import gather
 from ..inputs.storing import RefusedError, store_objects
 from ..results.course import Course, Shapes
+from ..results.node_times import NodeBook
 from ..results.outcome import outcome
 from ..results.pod_times import PodBook, amounts
 from ..results.result import Result
@@ -124,17 +125,19 @@ def result_standing(
 
     async def looked_at() -> Result:
         books: list[PodBook] = []
+        nodes = NodeBook(lambda: 0.0)
 
         def follow(embedded: Embedded) -> None:
             workloads = Workloads(embedded.objects)
             books.append(PodBook(lambda: 0.0, embedded.clock.now(), workloads.of, Turnover(lambda workload: None)))
             embedded.store.follow(books[0].changed)
+            embedded.store.follow(nodes.changed)
 
         async with _standing(manifests, registry, config, gates, follow) as (embedded, warnings):
             scheduler = embedded.scheduler
             pods = [amounts(pod_requests(pod)) for pod in embedded.pods()]
             course = Course(scheduler.cache.table, scheduler.metrics.pending_pods, Shapes(pods))
-            found = outcome(embedded, books[0], course, 0.0, seed=0, stopped="settled", refused=[])
+            found = outcome(embedded, books[0], course, 0.0, seed=0, stopped="settled", refused=[], nodes=nodes)
             return msgspec.structs.replace(found, warnings=[*warnings, *found.warnings])
 
     return run_virtual(looked_at())

@@ -1,0 +1,292 @@
+"""Source over a live scheduler, for ``kubesched up`` and ``kubesched run``.
+
+    Live(...) ──▶ Scheduler(observers=[live.observer, …]) ──▶ live.attach(...) ──▶ live.tasks() ──▶ Site([live])
+
+Work for pages goes in steps that take a small share of the event loop while the scheduler has work (see
+:meth:`kubesched.explain.live.LivePages.paced`). Changes are read from the journal of the node table four times a second while a
+page listens; samples are taken always, so that a page has a past when it is opened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+from kubesched.base.pages import Answer
+from kubesched.base.turns import Pace, Steps
+from kubesched.explain.watchers import Watchers
+from kubesched.scheduler.scheduler import Scheduler
+
+from .node_map import Devices, NodeMap
+from .observed import Observed
+from .samples import Samples
+from .schema import (
+    Applied,
+    Binding,
+    Change,
+    Choices,
+    Eviction,
+    Mode,
+    NodePage,
+    Outcome,
+    Played,
+    PluginWeight,
+    PodList,
+    PodPage,
+    Profile,
+    Queues,
+    RunInfo,
+    Sample,
+    Series,
+    State,
+    Verdicts,
+    WhatIf,
+)
+from .source import PodQuery, Refused, Trials
+from .streams import Streams
+
+__all__ = ["Live"]
+
+T = TypeVar("T")
+
+#: Real seconds between two changes, and between two samples.
+_CHANGE_SECONDS: Final = 0.25
+_SAMPLE_SECONDS: Final = 1.0
+#: Share of the event loop that states may take while the scheduler has work: the first thing that a page asks for.
+_STATE_SHARE: Final = 0.2
+
+
+class Live:
+    """Live scheduler as a source.
+
+    Attributes:
+        observer: observer of attempts, for the scheduler.
+    """
+
+    def __init__(self, name: str, mode: Mode, *, trials: Trials | None = None, speed: float = 1.0) -> None:
+        """``speed`` is the number of seconds that the event loop counts in a real one.
+
+        ``trials`` answers what would happen if something changed, and changes it; None refuses such questions.
+        """
+        self._name, self._mode = name, mode
+        self.trials = trials
+        self._speed = speed
+        self.observer = Observed()
+        self._samples = Samples(self.observer)
+        self._current: Callable[[], Scheduler] | None = None
+        self._ready: Callable[[], bool] = lambda: True
+        self._watchers: Watchers | None = None
+        self._replaced: Callable[[Scheduler], None] = lambda scheduler: None
+        self._scheduler: Scheduler | None = None
+        self._map: NodeMap | None = None
+        self._streams = Streams(0, self._watched, speed=speed)
+        self._start = 0.0
+        self._state: State | None = None
+        self._unsent: Sample | None = None
+        self._listening = asyncio.Event()
+
+    def attach(
+        self,
+        scheduler: Callable[[], Scheduler],
+        watchers: Watchers,
+        ready: Callable[[], bool] = lambda: True,
+        replaced: Callable[[Scheduler], None] = lambda scheduler: None,
+    ) -> None:
+        """Follow the scheduler that ``scheduler`` returns. When it returns another one later, ``replaced`` is called with it,
+        to attach the watchers.
+
+        Call it before the scheduler starts, after ``watchers`` were attached. ``ready`` returns True once the caches are filled.
+        """
+        self._current, self._watchers, self._ready, self._replaced = scheduler, watchers, ready, replaced
+        clock = scheduler().clock
+        self.observer.attach(clock.now)
+        self._start = clock.now()
+        # Versions go on after those of an earlier run of the program, which a page may still have.
+        self._streams.version = int(self._start) * 1000
+
+    def tasks(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
+        """Yield the tasks that a process has to run, with their names."""
+        yield "dashboard-samples", self._sample()
+        yield "dashboard-changes", self._change()
+
+    # -- the overview --------------------------------------------------------------------------------------
+
+    @property
+    def info(self) -> RunInfo:
+        can_try = self.trials is not None
+        start = self._samples.start
+        return RunInfo(
+            id=0,
+            name=self._name,
+            mode=self._mode,
+            start=start if start is not None else self._start,
+            what_if=can_try,
+            writable=can_try,
+        )
+
+    def _now_only(self, at: float | None) -> Scheduler:
+        """Return the scheduler. A live one has no past.
+
+        Raises:
+            Refused: for a time, and while the cluster has not been read.
+        """
+        if at is not None:
+            raise Refused(400, "at: this is a live cluster, which shows the present only")
+        if self._current is None or not self._ready():
+            raise Refused(503, "the scheduler has not read the cluster yet")
+        scheduler = self._current()
+        if scheduler is not self._scheduler:
+            if self._scheduler is not None:
+                self._replaced(scheduler)
+                self._streams.reset()
+            self._scheduler, self._map, self._state = scheduler, NodeMap(scheduler.cache.table), None
+            self._pace = Pace(_STATE_SHARE, lambda: scheduler.is_idle, asyncio.get_running_loop().time)
+        return scheduler
+
+    async def _paced(self, steps: Steps[T]) -> T:
+        assert self._watchers is not None
+        return await self._watchers.live_pages().paced(steps)
+
+    # -- the map -------------------------------------------------------------------------------------------
+
+    async def state(self, at: float | None) -> State:
+        scheduler = self._now_only(at)
+        self._flush(scheduler)
+        if self._state is not None and self._state.version == self._streams.version:
+            return self._state
+        assert self._map is not None
+        version, now = self._streams.version, scheduler.clock.now()
+        sample = self._samples.last or self._samples.take(scheduler)
+        columns = self._map.columns(self._devices(scheduler))
+        state = State(
+            version=version,
+            at=now,
+            nodes=await self._pace.run(columns),
+            sample=sample,
+            profiles=profiles_of(scheduler),
+        )
+        if self._state is None or self._state.version < version:
+            self._state = state
+        return state
+
+    def changes(self, since: int | None) -> AsyncIterator[bytes]:
+        return self._streams.events(since)
+
+    def _watched(self, is_watched: bool) -> None:
+        self.observer.listed = is_watched
+        if is_watched:
+            self._listening.set()
+        else:
+            self._listening.clear()
+            self.observer.take_listed()
+
+    async def _sample(self) -> None:
+        """Take samples."""
+        while True:
+            await asyncio.sleep(_SAMPLE_SECONDS * self._speed)
+            if self._current is not None and self._ready():
+                self._unsent = self._samples.take(self._current())
+
+    async def _change(self) -> None:
+        """Publish changes while a page listens."""
+        while True:
+            await self._listening.wait()
+            with suppress(Refused):  # not ready yet
+                self._flush(self._now_only(None))
+            await asyncio.sleep(_CHANGE_SECONDS * self._speed)
+
+    def _flush(self, scheduler: Scheduler) -> None:
+        """Publish what changed since the last time, if anything did."""
+        assert self._map is not None
+        delta = self._map.changes(self._devices(scheduler))
+        if delta is None:
+            self._streams.reset()
+            return
+        bindings, bound, preemptions, preempted = self.observer.take_listed()
+        if not (delta or bound or preempted or self._unsent is not None):
+            return
+        row_of = scheduler.cache.table.row_of
+        sample, self._unsent = self._unsent, None
+        change = Change(
+            version=self._streams.version + 1,
+            at=scheduler.clock.now(),
+            rows=delta.rows,
+            requested=delta.requested,
+            nodes=delta.nodes,
+            bound=[Binding(pod=pod, row=row) for pod, node in bindings if (row := row_of(node)) is not None],
+            bound_count=bound,
+            preempted=[
+                Eviction(pod=pod, row=row, victims=victims)
+                for pod, node, victims in preemptions
+                if (row := row_of(node)) is not None
+            ],
+            preempted_count=preempted,
+            sample=sample,
+        )
+        self._streams.publish(change)
+
+    def _devices(self, scheduler: Scheduler) -> Devices:
+        return {}
+
+    # -- time ----------------------------------------------------------------------------------------------
+
+    async def played(self, start: float, end: float, most: int) -> Played:
+        raise Refused(400, "played: this is a live cluster; it sends its changes, and keeps none")
+
+    async def series(self) -> Series:
+        self._now_only(None)
+        return Series(samples=await self._paced(self._samples.series()))
+
+    # -- pods and nodes ------------------------------------------------------------------------------------
+
+    async def queues(self, at: float | None) -> Queues:
+        raise Refused(501, "not built yet")
+
+    async def pods(self, query: PodQuery, at: float | None) -> PodList:
+        raise Refused(501, "not built yet")
+
+    async def pod(self, namespace: str, name: str, at: float | None) -> PodPage:
+        raise Refused(501, "not built yet")
+
+    async def node(self, name: str, at: float | None) -> NodePage:
+        raise Refused(501, "not built yet")
+
+    async def verdicts(self, namespace: str, name: str, at: float | None) -> Verdicts:
+        raise Refused(501, "not built yet")
+
+    async def explain(self, path: str, query: Mapping[str, Sequence[str]], at: float | None) -> Answer:
+        self._now_only(at)
+        assert self._watchers is not None
+        return await self._watchers.live_pages().answer(path, query, "application/json")
+
+    # -- what if -------------------------------------------------------------------------------------------
+
+    def _trials(self) -> Trials:
+        if self.trials is None:
+            what = "a real cluster is never changed from here" if self._mode == "live" else "nothing can be tried here"
+            raise Refused(
+                403, f"this dashboard is read-only: {what}; kubesched import and kubesched up make a copy to try it on"
+            )
+        return self.trials
+
+    async def choices(self) -> Choices:
+        return await self._trials().choices()
+
+    async def what_if(self, question: WhatIf) -> Outcome:
+        return await self._trials().what_if(question)
+
+    async def apply(self, question: WhatIf) -> Applied:
+        return await self._trials().apply(question)
+
+
+def profiles_of(scheduler: Scheduler) -> list[Profile]:
+    """Return the profiles with their score plugins."""
+    return [
+        Profile(
+            name=name,
+            scores=[PluginWeight(plugin=entry.name, weight=entry.weight) for entry in framework.scores],
+        )
+        for name, framework in scheduler.frameworks.items()
+    ]

@@ -1,0 +1,388 @@
+"""Recordings of simulations on the dashboard: each moment is what the lives of pods and nodes say, counted one by one."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from typing import Any
+
+import msgspec
+import pytest
+
+import kubesched
+from kubesched.dashboard.recordings.of_result import recording_of_result
+from kubesched.dashboard.recordings.source import RecordingSource
+from kubesched.dashboard.recordings.timeline import MOST_NODES, RecordingError
+from kubesched.dashboard.schema import NodeColumns, Played, State, WhatIf
+from kubesched.dashboard.source import PodQuery, Refused
+from kubesched.lab.simulate.results.result import NodeTimes, PodTimes, Result
+
+JSON = dict[str, Any]
+
+
+def node(name: str, zone: str, cpu: str = "4") -> JSON:
+    labels = {"topology.kubernetes.io/zone": zone, "kubernetes.io/hostname": name}
+    amounts = {"cpu": cpu, "memory": "8Gi", "pods": "20"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels},
+        "status": {"allocatable": amounts},
+    }
+
+
+def pod(name: str, cpu: int, arrival: int, duration: int, priority: str = "", gated: bool = False) -> JSON:
+    times = {"kubesched.io/arrival": f"{arrival}s", "kubesched.io/duration": f"{duration}s"}
+    requests = {"cpu": f"{cpu}m", "memory": "256Mi"}
+    spec: JSON = {"containers": [{"name": "c", "image": "i", "resources": {"requests": requests}}]}
+    if priority:
+        spec["priorityClassName"] = priority
+    if gated:
+        spec["schedulingGates"] = [{"name": "example.com/wait"}]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "annotations": times}, "spec": spec}
+
+
+def objects(seed: int = 3, pods: int = 90) -> list[JSON]:
+    chance = random.Random(seed)
+    urgent = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": "urgent"},
+        "value": 1000,
+    }
+    found = [urgent, *(node(f"n{index}", "abc"[index % 3]) for index in range(6))]
+    found.append(pod("gated", 100, 5, 10, gated=True))
+    for number in range(pods):
+        cpu, at, seconds = chance.choice((250, 900, 1500, 3000)), chance.randint(0, 120), chance.randint(20, 90)
+        found.append(pod(f"p{number}", cpu, at, seconds, "urgent" if number % 11 == 0 else ""))
+    found.append(pod("giant", 9000, 30, 10))
+    return found
+
+
+EVENTS = [
+    {"at": 20, "do": "drain", "nodes": ["n1"], "force": True, "for": 40},
+    {"at": 35, "do": "delete", "nodes": ["n2"]},
+    {"at": 45, "do": "fail", "nodes": ["n3"], "for": "3m"},
+    {"at": 50, "do": "label", "nodes": ["n4"], "labels": {"pool": "spot"}},
+    {"at": 60, "do": "taint", "nodes": ["n4"], "taints": [{"key": "team", "value": "red", "effect": "NoSchedule"}]},
+]
+
+
+@pytest.fixture(scope="module")
+def result() -> Result:
+    found = kubesched.simulate(objects(), events=EVENTS)
+    assert found.preemptions, "the scenario has preemptions"
+    assert any(one.gone for one in found.node_times), "and a node that goes"
+    text = msgspec.json.encode(found)
+    return msgspec.json.decode(text, type=Result)
+
+
+@pytest.fixture(scope="module")
+def source(result: Result) -> RecordingSource:
+    return RecordingSource(recording_of_result(result, "run.json"), 0)
+
+
+def there(one: NodeTimes, at: float) -> bool:
+    return one.since <= at and (one.until is None or at < one.until)
+
+
+def on_node(one: PodTimes, at: float) -> bool:
+    begin = one.created if one.bound is None else one.bound
+    ends = [end for end in (one.finished, one.removed) if end is not None]
+    return bool(one.node) and begin <= at and all(at < end for end in ends)
+
+
+def moments(result: Result) -> list[float]:
+    """Return moments of the run: those at which things happen, and others."""
+    times = {0.0, result.virtual_seconds, 19.5, 20.0, 36.0, 61.25, 100.1}
+    times |= {one.since for one in result.node_times}
+    times |= {one.bound for one in result.pods[::7] if one.bound is not None}
+    times |= {one.finished for one in result.pods[::5] if one.finished is not None}
+    return sorted(times)
+
+
+def columns(nodes: NodeColumns) -> dict[str, JSON]:
+    """Return what the columns say of each node."""
+    found: dict[str, JSON] = {}
+    for row, name in enumerate(nodes.names):
+        if name:
+            found[name] = {
+                "requested": {one.name: one.requested[row] for one in nodes.resources},
+                "allocatable": {one.name: one.allocatable[row] for one in nodes.resources},
+                "labels": {one.key: one.values[one.index[row]] for one in nodes.labels if one.index[row] >= 0},
+                "taints": nodes.taints.values[nodes.taints.index[row]] if nodes.taints.index[row] >= 0 else "",
+                "status": nodes.status.values[nodes.status.index[row]],
+            }
+    return found
+
+
+def test_each_moment_is_the_sum_over_the_pods(result: Result, source: RecordingSource) -> None:
+    for at in moments(result):
+        state = asyncio.run(source.state(at))
+        found = columns(state.nodes)
+        expected = {one.name: one for one in result.node_times if there(one, at)}
+        assert found.keys() == expected.keys(), at
+        for name, one in expected.items():
+            here = [pod for pod in result.pods if pod.node == name and on_node(pod, at)]
+            sums: Counter[str] = Counter()
+            for pod_ in here:
+                sums.update({**pod_.requests, "pods": 1})
+            assert found[name]["requested"] == {key: sums[key] for key in ("cpu", "memory", "pods")}, (at, name)
+            assert found[name]["allocatable"] == one.allocatable
+            assert found[name]["labels"] == one.labels
+            assert found[name]["taints"] == ", ".join(one.taints)
+        assert state.sample.on_nodes == sum(on_node(one, at) for one in result.pods)
+
+
+def test_the_end_is_what_the_result_says_of_its_nodes(result: Result, source: RecordingSource) -> None:
+    found = columns(asyncio.run(source.state(None)).nodes)
+    assert {one.name for one in result.nodes} == found.keys()
+    for one in result.nodes:
+        assert {use.name: use.requested for use in one.resources} == found[one.name]["requested"]
+        assert one.status.replace("Ready,SchedulingDisabled", "Cordoned") == found[one.name]["status"]
+
+
+def test_status_follows_drain_failure_and_recovery(source: RecordingSource) -> None:
+    def status(name: str, at: float) -> str:
+        found: str = columns(asyncio.run(source.state(at)).nodes)[name]["status"]
+        return found
+
+    assert [status("n1", at) for at in (19, 20, 59, 60)] == ["Ready", "Cordoned", "Cordoned", "Ready"]
+    assert [status("n3", at) for at in (44, 46)] == ["Ready", "NotReady"]
+    with pytest.raises(Refused, match="node n2 is not there at this moment"):
+        asyncio.run(source.node("n2", 40.0))
+
+
+def applied(state: State, played: Played) -> dict[str, JSON]:
+    """Return what a page shows after the changes: the rules of the documents, carried out."""
+    shown = dict(enumerate(columns_by_row(state.nodes)))
+    for change in played.changes:
+        for one in change.nodes:
+            shown[one.row] = {
+                "name": one.name,
+                "requested": dict(one.requested),
+                "allocatable": dict(one.allocatable),
+                "labels": dict(one.labels),
+                "taints": one.taints,
+                "status": one.status,
+            }
+        for position, row in enumerate(change.rows):
+            shown[row]["requested"] = {name: amounts[position] for name, amounts in change.requested.items()}
+    return {
+        one["name"]: {key: value for key, value in one.items() if key != "name"}
+        for one in shown.values()
+        if one["name"]
+    }
+
+
+def columns_by_row(nodes: NodeColumns) -> list[JSON]:
+    by_name = columns(nodes)
+    return [{"name": name, **by_name[name]} if name else {"name": ""} for name in nodes.names]
+
+
+@pytest.mark.parametrize("most", [1, 3, 17, 2000])
+def test_a_state_and_what_is_played_lead_to_the_later_state(result: Result, source: RecordingSource, most: int) -> None:
+    chance = random.Random(most)
+    end = result.virtual_seconds
+    for start, stop in [
+        (0.0, end),
+        (0.0, 0.0),
+        *(sorted((chance.uniform(0, end), chance.uniform(0, end))) for _ in range(4)),
+    ]:
+        before, played = asyncio.run(source.state(start)), asyncio.run(source.played(start, stop, most))
+        assert len(played.changes) <= most
+        assert [one.version for one in played.changes] == list(range(1, len(played.changes) + 1))
+        assert applied(before, played) == columns(asyncio.run(source.state(stop)).nodes), (start, stop)
+
+
+def test_what_is_played_counts_every_binding_and_preemption(result: Result, source: RecordingSource) -> None:
+    def total(played: Played, of: str) -> int:
+        return sum(getattr(one, of) for one in played.changes)
+
+    known = {one.name for one in result.node_times}
+    bound = sum(one.bound is not None and one.bound > 0 and one.node in known for one in result.pods)
+    for most in (2, 5000):
+        played = asyncio.run(source.played(0.0, result.virtual_seconds, most))
+        assert total(played, "bound_count") == bound
+        assert total(played, "preempted_count") == len([one for one in result.preemptions if one.at > 0])
+    listed = [one for change in played.changes for one in change.bound]
+    names = asyncio.run(source.state(0.0)).nodes.names
+    where = {f"{one.namespace}/{one.name}": one.node for one in result.pods}
+    assert all(names[one.row] in ("", where[one.pod]) for one in listed)
+
+
+def test_queues_hold_the_pods_that_wait(result: Result, source: RecordingSource) -> None:
+    for at in moments(result):
+        places = {one.place: one for one in asyncio.run(source.queues(at)).places}
+        waiting = [
+            one
+            for one in result.pods
+            if one.created <= at
+            and not on_node(one, at)
+            and (one.bound is None or at < one.bound)
+            and (one.removed is None or at < one.removed)
+        ]
+        assert sum(one.count for one in places.values()) == len(waiting), at
+        assert all(sum(group.count for group in one.groups) + one.left_out == one.count for one in places.values())
+        assert places["Gated"].count == sum(one.queued is None or one.queued > at for one in waiting)
+    [gated] = places["Gated"].groups
+    assert (gated.pod, gated.why[:11]) == ("default/gated", "at the end:")
+    giant = next(group for group in places["Unschedulable"].groups if group.pod == "default/giant")
+    assert "Insufficient cpu" in giant.why
+    assert "NodeResourcesFit" in giant.rejected_by
+
+
+def test_a_pod_has_its_life_and_its_node(result: Result, source: RecordingSource) -> None:
+    preemption = result.preemptions[0]
+    victim = asyncio.run(source.pod("default", preemption.victims[0].removeprefix("default/"), preemption.at))
+    assert f"made room for {preemption.pod}" in [one.text for one in victim.life]
+    preemptor = asyncio.run(source.pod("default", preemption.pod.removeprefix("default/"), None))
+    what = [one.what for one in preemptor.life]
+    assert what[0] == "created"
+    assert "nominated" in what
+    assert [one.at for one in preemptor.life] == sorted(one.at for one in preemptor.life)
+    with pytest.raises(Refused, match="no pod is named default/nobody"):
+        asyncio.run(source.pod("default", "nobody", None))
+    with pytest.raises(Refused, match="comes 30 s later"):
+        asyncio.run(source.pod("default", "giant", 0.0))
+
+
+def test_lists_of_pods_are_filtered(result: Result, source: RecordingSource) -> None:
+    at = 50.0
+    on_n0 = asyncio.run(source.pods(PodQuery(node="n0", state="Running"), at))
+    assert {one.name for one in on_n0.pods} == {
+        one.name for one in result.pods if one.node == "n0" and on_node(one, at)
+    }
+    page = asyncio.run(source.node("n0", at))
+    assert {one.name for one in page.pods} == {one.name for one in on_n0.pods}
+    assert asyncio.run(source.pods(PodQuery(text="giant"), at)).pods[0].state == "Unschedulable"
+    few = asyncio.run(source.pods(PodQuery(limit=2), at))
+    assert (len(few.pods), few.total > 2) == (2, True)
+    assert asyncio.run(source.pods(PodQuery(node="nowhere"), at)).total == 0
+
+
+def test_explanations_are_those_of_the_result(source: RecordingSource) -> None:
+    answer = asyncio.run(source.explain("/explain/pods/default/giant", {}, None))
+    document = msgspec.json.decode(answer.body)
+    assert document["kind"] == "Explanation"
+    assert document["pending"][0]["pods"] == ["default/giant"]
+    assert len(msgspec.json.decode(asyncio.run(source.explain("/explain/pending", {}, None)).body)["pending"]) >= 2
+    for path in ("/explain/pods/default/p1", "/explain/nodes/n1", "/explain/podgroups/default/none"):
+        with pytest.raises(Refused, match="has no"):
+            asyncio.run(source.explain(path, {}, None))
+    with pytest.raises(Refused, match="--decisions FILE"):
+        asyncio.run(source.verdicts("default", "giant", None))
+
+
+def test_a_series_has_the_figures_of_the_result(result: Result, source: RecordingSource) -> None:
+    samples = asyncio.run(source.series()).samples
+    assert [one.at for one in samples] == result.series.times
+    assert sum(one.bound for one in samples) == sum(one.bound is not None for one in result.pods)
+    for index, one in enumerate(samples):
+        total = result.series.allocatable["cpu"][index]
+        assert one.utilisation.get("cpu", 0.0) == pytest.approx(result.series.requested["cpu"][index] / total, abs=1e-6)
+        assert one.queue.gated == result.series.gated[index]
+
+
+def test_requests_for_other_moments_are_held_within_the_recording(source: RecordingSource) -> None:
+    assert asyncio.run(source.state(-5.0)).at == 0.0
+    assert asyncio.run(source.state(1e300)).at == source.info.end
+    for at in (float("nan"), float("inf")):
+        with pytest.raises(Refused, match="is no time"):
+            asyncio.run(source.state(at))
+    with pytest.raises(Refused, match="first moment is the later one"):
+        asyncio.run(source.played(9.0, 3.0, 10))
+    with pytest.raises(Refused, match="no objects to try changes on"):
+        asyncio.run(source.what_if(msgspec.json.decode(b'{"changes":[]}', type=WhatIf)))
+
+
+# -- hostile results ---------------------------------------------------------------------------------------
+
+
+def changed(result: Result, **fields: Any) -> Result:
+    return msgspec.structs.replace(result, **fields)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda r: {"virtual_seconds": 1e300}, "end: 1e\\+300 is no time"),
+        (
+            lambda r: {"pods": [PodTimes(namespace="a", name="b", workload="", node="", phase="", created=-1e13)]},
+            "pod a/b: created",
+        ),
+        (
+            lambda r: {
+                "pods": [
+                    PodTimes(
+                        namespace="a", name="b", workload="", node="n0", phase="", created=0, requests={"cpu": 1 << 70}
+                    )
+                ]
+            },
+            "pods: requests: cpu: the amounts add up to more than",
+        ),
+        (
+            lambda r: {"node_times": [NodeTimes(name="n", allocatable={"cpu": -5})]},
+            "nodes: allocatable: cpu: -5 is negative",
+        ),
+        (lambda r: {"node_times": [NodeTimes(name="n", since=5, until=4)]}, "node n: until 4 is before since 5"),
+        (
+            lambda r: {"node_times": [NodeTimes(name=f"n{i}") for i in range(MOST_NODES + 1)]},
+            "has 200,001 nodes; at most 200,000",
+        ),
+        (lambda r: {"series": msgspec.structs.replace(r.series, active=[1])}, "series.active: has 1 entries"),
+    ],
+)
+def test_results_that_cannot_be_are_refused_in_words(result: Result, change: Any, message: str) -> None:
+    with pytest.raises(RecordingError, match=message):
+        recording_of_result(changed(result, **change(result)), "x")
+
+
+def test_odd_results_are_shown(result: Result) -> None:
+    """Nothing at all, very many resources and labels, a name like a script tag, and ends before beginnings."""
+    empty = changed(result, pods=[], node_times=[], nodes=[], pending=[], preemptions=[], series=kubesched_series())
+    assert asyncio.run(RecordingSource(recording_of_result(empty, "x"), 0).state(None)).nodes.names == []
+    many = {f"example.com/r{i}": 1 for i in range(500)}
+    labels = {f"l{i}": "v" for i in range(500)}
+    script = "<script>alert(1)</script>"
+    odd = changed(
+        empty,
+        node_times=[NodeTimes(name=script, labels=labels, allocatable=many)],
+        pods=[
+            PodTimes(namespace="a", name=script, workload="", node=script, phase="", created=0, requests=many),
+            PodTimes(
+                namespace="a",
+                name="back",
+                workload="",
+                node=script,
+                phase="",
+                created=9,
+                bound=7,
+                finished=3,
+                removed=1,
+            ),
+        ],
+    )
+    source = RecordingSource(recording_of_result(odd, "x"), 0)
+    state = asyncio.run(source.state(None))
+    assert len(state.nodes.resources) <= 32
+    assert len(state.nodes.labels) <= 32
+    assert asyncio.run(source.node(script, None)).pods[0].name == script
+    assert isinstance(asyncio.run(source.played(0, 99, 5)).changes, list)
+
+
+def kubesched_series() -> Any:
+    from kubesched.lab.simulate.results.result import Series
+
+    return Series()
+
+
+def test_checkpoints_change_nothing(result: Result, monkeypatch: pytest.MonkeyPatch) -> None:
+    from kubesched.dashboard.recordings import timeline
+
+    plain = RecordingSource(recording_of_result(result, "x"), 0)
+    monkeypatch.setattr(timeline, "_STEP", 7)
+    many = RecordingSource(recording_of_result(result, "x"), 0)
+    for at in moments(result):
+        assert asyncio.run(many.state(at)) == asyncio.run(plain.state(at))
