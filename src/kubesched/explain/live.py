@@ -74,9 +74,11 @@ class LivePages:
         decisions: Ring | None = None,
         objects: Objects | None = None,
         time: Callable[[], float] | None = None,
+        live: bool = True,
     ) -> None:
         """``ready`` returns True once the scheduler's caches are filled. ``time`` is the event loop's by default.
 
+        Without ``live`` the scheduler stands still, and places in its queue mean nothing.
         ``objects`` are those that the scheduler watches by default. It watches no quotas and no workloads.
         """
         self._scheduler = scheduler
@@ -86,7 +88,7 @@ class LivePages:
         self.decisions = decisions
         #: API objects besides nodes and pods, and the recorded decisions, that answers are made of.
         self.objects = objects = objects if objects is not None else InformedObjects(scheduler.informers)
-        self._explainer = Explainer(scheduler, objects, preemptions=preemptions, decisions=decisions, live=True)
+        self._explainer = Explainer(scheduler, objects, preemptions=preemptions, decisions=decisions, live=live)
         self._turn = asyncio.Lock()
         self._waiting = 0
 

@@ -1,0 +1,91 @@
+/** What changed: bindings, preemptions and nodes, around the moment that is shown. */
+
+import { useEffect, useState } from "preact/hooks";
+import { aborted } from "../client";
+import { counted, duration, fullMoment, moment } from "../format";
+import { NodeLink, PodLink } from "../parts";
+import type { Happening, Run } from "../run";
+import { player } from "../store";
+
+const SHORT = 8;
+const LONG = 100;
+const MOST_ASKED = 300;
+const PAUSE = 300;
+/** Part of a recording whose changes are listed. */
+const WINDOW = 1 / 50;
+
+export function Happenings({ run, short = false }: { run: Run; short?: boolean }) {
+  void run.tick.value;
+  const recorded = useRecorded(run, short);
+  const list = run.recorded ? recorded : run.happenings;
+  const shown = list.slice(-(short ? SHORT : LONG)).reverse();
+  const title = run.recorded ? `Until ${moment(run.at)}` : "Just now";
+  return (
+    <section class="happenings" data-testid="happenings">
+      <h2>{short ? title : `What changed ${run.recorded ? `until ${moment(run.at)}` : "since the page is open"}`}</h2>
+      {shown.length ? (
+        <ol class="events">
+          {shown.map((each, at) => (
+            <li key={at} class={each.kind}>
+              <time title={fullMoment(each.at)}>{moment(each.at)}</time> <Words happening={each} />
+            </li>
+          ))}
+        </ol>
+      ) : (
+        <p class="dim empty">{run.recorded ? `Nothing changed in the ${duration(windowOf(run))} before.` : "Nothing has changed since the page is open."}</p>
+      )}
+      {!short && list.length > LONG && <p class="dim">The last {LONG} are shown.</p>}
+    </section>
+  );
+}
+
+function Words({ happening }: { happening: Happening }) {
+  const { kind, pod, node, victims } = happening;
+  if (kind === "bound")
+    return (
+      <span>
+        <PodLink pod={pod} /> → <NodeLink node={node} />
+      </span>
+    );
+  if (kind === "preempted")
+    return (
+      <span>
+        <PodLink pod={pod} /> evicted {victims.length > 3 ? counted(victims.length, "pod") : victims.map((each, at) => <>{at ? ", " : ""}<PodLink pod={each} /></>)} on <NodeLink node={node} />
+      </span>
+    );
+  return (
+    <span>
+      node <NodeLink node={node} /> changed
+    </span>
+  );
+}
+
+function windowOf(run: Run): number {
+  return Math.max(1, run.length * WINDOW);
+}
+
+/** Changes of a recording shortly before its present moment. */
+function useRecorded(run: Run, short: boolean): Happening[] {
+  const [list, setList] = useState<Happening[]>([]);
+  const tick = run.tick.value;
+  const playing = player.value?.playing.value ?? false;
+  useEffect(() => {
+    if (!run.recorded || !run.cluster) return undefined;
+    if (playing && short) {
+      setList([...run.happenings]);
+      return undefined;
+    }
+    const controller = new AbortController();
+    const timer = setTimeout(() => {
+      const from = Math.max(run.info.start, run.at - windowOf(run));
+      run.between(from, run.at, MOST_ASKED, controller.signal).then(setList, (error: unknown) => {
+        if (!aborted(error)) setList([]);
+      });
+    }, PAUSE);
+    return () => {
+      clearTimeout(timer);
+      controller.abort();
+    };
+  }, [run, tick, playing]);
+  return list;
+}
