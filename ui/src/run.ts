@@ -69,6 +69,11 @@ export class Run {
     return `runs/${this.info.id}/${rest}${query({ ...params, at: this.recorded ? this.at : null })}`;
   }
 
+  /** Path of what has no moment of its own. */
+  timeless(rest: string): string {
+    return `runs/${this.info.id}/${rest}`;
+  }
+
   listen(listener: Listener): () => void {
     this.listeners.add(listener);
     return () => this.listeners.delete(listener);

@@ -1,6 +1,6 @@
 /** What changed: bindings, preemptions and nodes, around the moment that is shown. */
 
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { aborted } from "../client";
 import { counted, duration, fullMoment, moment } from "../format";
 import { NodeLink, PodLink } from "../parts";
@@ -11,13 +11,14 @@ const SHORT = 8;
 const LONG = 100;
 const MOST_ASKED = 300;
 const PAUSE = 300;
+const CALM = 1000;
 /** Part of a recording whose changes are listed. */
 const WINDOW = 1 / 50;
 
 export function Happenings({ run, short = false }: { run: Run; short?: boolean }) {
-  void run.tick.value;
   const recorded = useRecorded(run, short);
-  const list = run.recorded ? recorded : run.happenings;
+  const live = useLive(run);
+  const list = run.recorded ? recorded : live;
   const shown = list.slice(-(short ? SHORT : LONG)).reverse();
   const title = run.recorded ? `Until ${moment(run.at)}` : "Just now";
   return (
@@ -58,6 +59,21 @@ function Words({ happening }: { happening: Happening }) {
       node <NodeLink node={node} /> changed
     </span>
   );
+}
+
+/** Changes since the page is open, calm enough to be read. */
+function useLive(run: Run): Happening[] {
+  const [list, setList] = useState<Happening[]>(run.happenings);
+  const waiting = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
+  const tick = run.tick.value;
+  useEffect(() => {
+    waiting.current ??= setTimeout(() => {
+      waiting.current = undefined;
+      setList([...run.happenings]);
+    }, CALM);
+  }, [run, tick]);
+  useEffect(() => () => clearTimeout(waiting.current), []);
+  return list;
 }
 
 function windowOf(run: Run): number {

@@ -160,7 +160,7 @@ function options(chart: Shown, theme: Theme, width: number, playhead: () => numb
   const colours = LINES[theme];
   const perRun = chart.dashed.filter((each) => !each).length || chart.labels.length;
   const axis = { stroke: ink, grid, ticks: { ...grid, size: 4 }, font: "11px system-ui, sans-serif" };
-  const time = chart.calendar ? {} : { values: (_: uPlot, splits: number[]) => splits.map((at) => moment(at)) };
+  const time = { values: (_: uPlot, splits: number[], _axis: number, _space: number, step: number) => splits.map((at) => (step >= 60 && chart.calendar ? moment(at).slice(0, 5) : moment(at))) };
   return {
     width,
     height: HEIGHT,
@@ -168,7 +168,7 @@ function options(chart: Shown, theme: Theme, width: number, playhead: () => numb
     cursor: { sync: { key: "time" }, drag: { x: false, y: false }, points: { size: 6 } },
     legend: { live: true, markers: { fill: (_, at) => colours[(at - 1) % perRun % colours.length] } },
     axes: [
-      { ...axis, ...time, space: 70 },
+      { ...axis, ...time, space: 80 },
       { ...axis, size: 62, values: (_, splits) => splits.map((value) => chart.of.words(value)) },
     ],
     series: [
@@ -179,7 +179,7 @@ function options(chart: Shown, theme: Theme, width: number, playhead: () => numb
         width: 1.5,
         dash: chart.dashed[at] ? [5, 4] : [],
         spanGaps: true,
-        points: { show: chart.data[0].length < 3 },
+        points: { size: 4 },
         value: (_: uPlot, value: number | null) => (value === null ? "–" : chart.of.words(value)),
       })),
     ],
