@@ -39,8 +39,8 @@ test: $(STAMP) ## the whole test suite, golden decisions included
 test-controlplane: $(STAMP) ## the scheduler process against etcd and kube-apiserver from KUBEBUILDER_ASSETS
 	$(BIN)/python -m pytest -rs tests/controlplane/test_scenarios.py
 
-test-e2e: $(STAMP) ## upstream's e2e.test from E2E_TEST or KUBEBUILDER_ASSETS against `kubesched up` (FOCUS=regex)
-	$(BIN)/python tests/e2e/run_e2e.py --focus '$(FOCUS)'
+test-e2e: $(STAMP) ## upstream's e2e.test from E2E_TEST or KUBEBUILDER_ASSETS against `kubesched up` (FOCUS=regex, CLUSTER=kubeconfig)
+	$(BIN)/python tests/e2e/run_e2e.py --focus '$(FOCUS)' --kubeconfig '$(CLUSTER)'
 
 matrix: $(STAMP) ## every command from the built wheel: the base and each extra, on the newest and the lowest dependencies
 	$(BIN)/python tests/installed/matrix.py

@@ -158,7 +158,7 @@ def _bound(host: str, port: int) -> socket.socket:
         opened.close()
         hint = "; stop what listens there or give another port" if error.errno == errno.EADDRINUSE else ""
         text = f"--ui: cannot listen on {host}:{port}: {os.strerror(error.errno or 0)}{hint}"
-        raise OSError(error.errno, text) from None
+        raise OSError(text) from None
     return opened
 
 

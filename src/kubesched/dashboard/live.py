@@ -14,13 +14,22 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mappin
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
+from msgspec.structs import replace
+
 from kubesched.base.pages import Answer
 from kubesched.base.turns import Pace, Steps
+from kubesched.explain.live import LivePages
+from kubesched.explain.objects import Objects
+from kubesched.explain.records.ring import RecordFilter
 from kubesched.explain.watchers import Watchers
 from kubesched.scheduler.scheduler import Scheduler
 
-from .node_map import Devices, NodeMap
+from .devices import DeviceCounts
+from .life import is_whole, life_of
+from .node_map import NodeMap
 from .observed import Observed
+from .pods import finding_pods, node_page, pod_of, pod_page
+from .queue_groups import finding_places
 from .samples import Samples
 from .schema import (
     Applied,
@@ -46,6 +55,7 @@ from .schema import (
 )
 from .source import PodQuery, Refused, Trials
 from .streams import Streams
+from .verdicts import finding_verdicts
 
 __all__ = ["Live"]
 
@@ -54,6 +64,8 @@ T = TypeVar("T")
 #: Real seconds between two changes, and between two samples.
 _CHANGE_SECONDS: Final = 0.25
 _SAMPLE_SECONDS: Final = 1.0
+#: Most recorded decisions of a pod that its life lists.
+_MOST_RECORDS: Final = 100
 #: Share of the event loop that states may take while the scheduler has work: the first thing that a page asks for.
 _STATE_SHARE: Final = 0.2
 
@@ -81,6 +93,7 @@ class Live:
         self._replaced: Callable[[Scheduler], None] = lambda scheduler: None
         self._scheduler: Scheduler | None = None
         self._map: NodeMap | None = None
+        self._devices: DeviceCounts | None = None
         self._streams = Streams(0, self._watched, speed=speed)
         self._start = 0.0
         self._state: State | None = None
@@ -141,13 +154,23 @@ class Live:
             if self._scheduler is not None:
                 self._replaced(scheduler)
                 self._streams.reset()
-            self._scheduler, self._map, self._state = scheduler, NodeMap(scheduler.cache.table), None
+            self._scheduler, self._state = scheduler, None
+            self._devices = DeviceCounts(scheduler.informers)
+            self._map = NodeMap(scheduler.cache.table, self._devices)
             self._pace = Pace(_STATE_SHARE, lambda: scheduler.is_idle, asyncio.get_running_loop().time)
         return scheduler
 
-    async def _paced(self, steps: Steps[T]) -> T:
+    @property
+    def _pages(self) -> LivePages:
         assert self._watchers is not None
-        return await self._watchers.live_pages().paced(steps)
+        return self._watchers.live_pages()
+
+    @property
+    def _objects(self) -> Objects:
+        return self._pages.objects
+
+    async def _paced(self, steps: Steps[T]) -> T:
+        return await self._pages.paced(steps)
 
     # -- the map -------------------------------------------------------------------------------------------
 
@@ -159,7 +182,7 @@ class Live:
         assert self._map is not None
         version, now = self._streams.version, scheduler.clock.now()
         sample = self._samples.last or self._samples.take(scheduler)
-        columns = self._map.columns(self._devices(scheduler))
+        columns = self._map.columns()
         state = State(
             version=version,
             at=now,
@@ -200,7 +223,7 @@ class Live:
     def _flush(self, scheduler: Scheduler) -> None:
         """Publish what changed since the last time, if anything did."""
         assert self._map is not None
-        delta = self._map.changes(self._devices(scheduler))
+        delta = self._map.changes()
         if delta is None:
             self._streams.reset()
             return
@@ -227,9 +250,6 @@ class Live:
         )
         self._streams.publish(change)
 
-    def _devices(self, scheduler: Scheduler) -> Devices:
-        return {}
-
     # -- time ----------------------------------------------------------------------------------------------
 
     async def played(self, start: float, end: float, most: int) -> Played:
@@ -242,24 +262,36 @@ class Live:
     # -- pods and nodes ------------------------------------------------------------------------------------
 
     async def queues(self, at: float | None) -> Queues:
-        raise Refused(501, "not built yet")
+        scheduler = self._now_only(at)
+        places = await self._paced(finding_places(scheduler, self._objects))
+        return Queues(at=scheduler.clock.now(), places=places, rates=self._samples.rates())
 
     async def pods(self, query: PodQuery, at: float | None) -> PodList:
-        raise Refused(501, "not built yet")
+        return await self._paced(finding_pods(self._now_only(at), self._objects, query))
 
     async def pod(self, namespace: str, name: str, at: float | None) -> PodPage:
-        raise Refused(501, "not built yet")
+        scheduler, pages = self._now_only(at), self._pages
+        pod = pod_of(scheduler, pages.objects, namespace, name)
+        page = pod_page(scheduler, pages.objects, pod)
+        records = []
+        if pages.decisions is not None:
+            records = await self._paced(pages.decisions.finding(RecordFilter(pod=pod.uid), most=_MOST_RECORDS))
+        memory = self._watchers.preemptions if self._watchers is not None else ()
+        events = self.observer.events_of(pod.uid)
+        life = life_of(scheduler, pod, events, records, memory)
+        return replace(page, life=life, complete=is_whole(scheduler, pod, events, self._start))
 
     async def node(self, name: str, at: float | None) -> NodePage:
-        raise Refused(501, "not built yet")
+        return await self._paced(node_page(self._now_only(at), self._objects, self._devices, name))
 
     async def verdicts(self, namespace: str, name: str, at: float | None) -> Verdicts:
-        raise Refused(501, "not built yet")
+        scheduler = self._now_only(at)
+        pod = pod_of(scheduler, self._objects, namespace, name)
+        return await self._paced(finding_verdicts(scheduler, pod))
 
     async def explain(self, path: str, query: Mapping[str, Sequence[str]], at: float | None) -> Answer:
         self._now_only(at)
-        assert self._watchers is not None
-        return await self._watchers.live_pages().answer(path, query, "application/json")
+        return await self._pages.answer(path, query, "application/json")
 
     # -- what if -------------------------------------------------------------------------------------------
 

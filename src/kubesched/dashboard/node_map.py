@@ -7,7 +7,7 @@ references of objects that never change; the documents are made from it in steps
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -20,9 +20,10 @@ from kubesched.base.turns import Steps
 from kubesched.scheduler.nodes.columns import IntArray
 from kubesched.scheduler.nodes.node_table import NodeTable
 
+from .devices import DeviceCounts
 from .schema import LabelColumn, NodeChange, NodeColumns, ResourceColumn, TextColumn
 
-__all__ = ["MOST_LABELS", "MOST_RESOURCES", "Delta", "Devices", "NodeMap", "status_of", "taint_texts", "unit_of"]
+__all__ = ["MOST_LABELS", "MOST_RESOURCES", "Delta", "NodeMap", "status_of", "taint_texts", "unit_of"]
 
 #: Most labels and most resources that have a column: the ones that the most nodes have.
 MOST_LABELS: Final = 64
@@ -32,9 +33,6 @@ _MANY_VALUES: Final = 1000
 _LEAST_SHARED: Final = 4
 #: Nodes that are read in one step.
 _BATCH: Final = 500
-
-#: By driver and row: devices that exist, and devices that are in use.
-Devices = Mapping[str, Mapping[int, tuple[int, int]]]
 
 _FIRST: Final = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
 
@@ -81,20 +79,21 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """Table at one time: nodes by row, None for a free row; and amounts by resource and row."""
+    """Table at one time: nodes by row, None for a free row; amounts by resource and row; and drivers of devices."""
 
     nodes: list[Node | None]
     resources: dict[str, int]
     allocatable: IntArray
     requested: IntArray
-    devices: Devices
+    drivers: list[str]
 
 
 class NodeMap:
     """Columns of the nodes in a scheduler's table. Follows the table's journal."""
 
-    def __init__(self, table: NodeTable) -> None:
+    def __init__(self, table: NodeTable, devices: DeviceCounts) -> None:
         self._table = table
+        self._devices = devices
         self._journal = Follower(table.journal)
         #: Resources that have a column, with their indexes in the table.
         self._resources: dict[str, int] = {}
@@ -103,31 +102,29 @@ class NodeMap:
         self._shown: set[str] = set()
         self._nodes: list[Node | None] = []
         self._requested: IntArray = np.zeros((0, 0), np.int64)
-        self._devices: Devices = {}
 
     # -- increments ----------------------------------------------------------------------------------------
 
-    def changes(self, devices: Devices) -> Delta | None:
+    def changes(self) -> Delta | None:
         """Return what changed since the last call; None if it cannot be told, so that the state is needed."""
         entries = self._journal.read()
+        resized, used = self._devices.take_changed()
         if entries is None or self._requested.shape[1] > self._table.capacity:
-            self._take(devices)
+            self._take()
             return None
-        if not entries and devices == self._devices:
+        if not (entries or resized or used):
             return Delta([], {}, [])
-        rows = {entry >> 1 for entry in entries}
-        for driver in devices.keys() | self._devices.keys():
-            now, before = devices.get(driver, {}), self._devices.get(driver, {})
-            rows.update(row for row in now.keys() | before.keys() if now.get(row) != before.get(row))
+        row_of = self._table.row_of
+        other, busy = ({row for name in names if (row := row_of(name)) is not None} for names in (resized, used))
+        rows = {entry >> 1 for entry in entries} | other | busy
         # A row that was given to another node has an entry, too.
-        changed = [row for row in sorted(rows) if self._has_new_node(row, devices)]
-        self._devices = devices
+        changed = [row for row in sorted(rows) if self._has_new_node(row) or row in other]
         self._add_resources(changed)
         nodes = [self._node_change(row) for row in changed]
         rows.difference_update(changed)
-        return Delta(*self._amounts(sorted(rows)), nodes)
+        return Delta(*self._amounts(sorted(rows), busy.difference(changed)), nodes)
 
-    def _has_new_node(self, row: int, devices: Devices) -> bool:
+    def _has_new_node(self, row: int) -> bool:
         """Return True if what a page knows of a row's node changed, except the pods. Remember the node."""
         info = self._table.infos[row]
         node = info.node if info is not None else None
@@ -136,9 +133,7 @@ class NodeMap:
         old, self._nodes[row] = self._nodes[row], node
         if old is None or node is None:
             return old is not node
-        before = {driver: counts.get(row) for driver, counts in self._devices.items() if row in counts}
-        now = {driver: counts.get(row) for driver, counts in devices.items() if row in counts}
-        return before != now or (old is not node and _shown(old) != _shown(node))
+        return old is not node and (old.name != node.name or _shown(old) != _shown(node))
 
     def _node_change(self, row: int) -> NodeChange:
         node = self._nodes[row]
@@ -147,7 +142,7 @@ class NodeMap:
             return NodeChange(row=row, name="")
         self._remember(row)
         allocatable, requested = self._table.allocatable, self._table.requested
-        devices = [(device_column(driver), counts[row]) for driver, counts in self._devices.items() if row in counts]
+        devices = [(device_column(driver), counts) for driver, counts in self._devices.of(node.name).items()]
         return NodeChange(
             row=row,
             name=node.name,
@@ -174,22 +169,29 @@ class NodeMap:
         for name in having[: MOST_RESOURCES - len(self._resources)]:
             self._resources[name] = index[name]
 
-    def _amounts(self, rows: Sequence[int]) -> tuple[list[int], dict[str, list[int]]]:
-        """Return the rows whose amounts changed, and their amounts by resource, of resources with a change."""
+    def _amounts(self, rows: Sequence[int], busy: Collection[int]) -> tuple[list[int], dict[str, list[int]]]:
+        """Return the rows whose amounts changed, and their amounts by resource, of resources with a change.
+
+        The use of the devices of the ``busy`` rows changed.
+        """
         rows = [row for row in rows if row < len(self._nodes) and self._nodes[row] is not None]
         if not rows or not self._resources:
             return [], {}
         self._grow()
-        at, used = np.array(rows, np.intp), np.array(list(self._resources.values()), np.intp)
-        now, before = self._table.requested[np.ix_(used, at)], self._requested[np.ix_(used, at)]
+        at, lines = np.array(rows, np.intp), np.array(list(self._resources.values()), np.intp)
+        now, before = self._table.requested[np.ix_(lines, at)], self._requested[np.ix_(lines, at)]
         differs = now != before
-        touched = differs.any(axis=0)
+        touched = differs.any(axis=0) | np.isin(at, list(busy))
         at, now, differs = at[touched], now[:, touched], differs[:, touched]
-        self._requested[np.ix_(used, at)] = now
+        self._requested[np.ix_(lines, at)] = now
         changed = differs.any(axis=1)
         names = [name for name, is_changed in zip(self._resources, changed.tolist(), strict=True) if is_changed]
-        amounts = now[changed].tolist()
-        return at.tolist(), dict(zip(names, amounts, strict=True))
+        amounts: dict[str, list[int]] = dict(zip(names, now[changed].tolist(), strict=True))
+        if busy:
+            there = [self._devices.of(self._table.info(row).name) for row in at.tolist()]
+            for driver in sorted({driver for counts in there for driver in counts}):
+                amounts[device_column(driver)] = [counts.get(driver, (0, 0))[1] for counts in there]
+        return at.tolist(), amounts
 
     def _remember(self, row: int) -> None:
         self._grow()
@@ -205,7 +207,7 @@ class NodeMap:
 
     # -- the state -----------------------------------------------------------------------------------------
 
-    def _take(self, devices: Devices) -> None:
+    def _take(self) -> None:
         """Remember the table as it is."""
         table = self._table
         self._nodes = [info.node if info is not None else None for info in table.infos]
@@ -217,11 +219,10 @@ class NodeMap:
         ordered = sorted(having, key=lambda name: (name not in _FIRST, -having[name], name))[:MOST_RESOURCES]
         self._resources = {name: table.resource_index[name] for name in ordered}
         self._requested = table.requested.copy()
-        self._devices = devices
 
-    def columns(self, devices: Devices) -> Steps[NodeColumns]:
+    def columns(self) -> Steps[NodeColumns]:
         """Return the nodes as they are now as columns, which are made in steps. Call :meth:`changes` just before."""
-        self._take(devices)
+        self._take()
         width = len(self._nodes)
         alive = self._table.alive[:width]
         taken = _Taken(
@@ -229,7 +230,7 @@ class NodeMap:
             dict(self._resources),
             np.where(alive, self._table.allocatable[:, :width], 0),
             np.where(alive, self._requested[:, :width], 0),
-            devices,
+            self._devices.drivers(),
         )
         return self._columns(taken)
 
@@ -242,13 +243,7 @@ class NodeMap:
                 ResourceColumn(name=name, unit=unit_of(name), allocatable=amounts[0], requested=amounts[1])
             )
             yield
-        for driver, counts in taken.devices.items():
-            there = [counts.get(row, (0, 0)) for row in range(len(nodes))]
-            all_, used = [count for count, _ in there], [count for _, count in there]
-            name = device_column(driver)
-            column = ResourceColumn(name=name, unit="units", devices=True, allocatable=all_, requested=used)
-            resources.append(column)
-            yield
+        resources += yield from self._device_columns(taken)
         names, taints, statuses = [], _Texts(), _Texts()
         for place, node in enumerate(nodes):
             names.append(node.name if node is not None else "")
@@ -260,6 +255,22 @@ class NodeMap:
         return NodeColumns(
             names=names, resources=resources, labels=labels, taints=taints.column(), status=statuses.column()
         )
+
+    def _device_columns(self, taken: _Taken) -> Steps[list[ResourceColumn]]:
+        """Return a column for each driver. Devices are counted later than the rest, so a change may tell the same again."""
+        columns: dict[str, tuple[list[int], list[int]]] = {driver: ([], []) for driver in taken.drivers}
+        for place, node in enumerate(taken.nodes if columns else ()):
+            counts = self._devices.of(node.name) if node is not None else {}
+            for driver, (devices, used) in columns.items():
+                count, busy = counts.get(driver, (0, 0))
+                devices.append(count)
+                used.append(busy)
+            if place % _BATCH == _BATCH - 1:
+                yield
+        return [
+            ResourceColumn(name=device_column(driver), unit="units", devices=True, allocatable=devices, requested=used)
+            for driver, (devices, used) in columns.items()
+        ]
 
     def _label_columns(self, nodes: Sequence[Node | None]) -> Steps[list[LabelColumn]]:
         """Return the columns of the labels that group nodes. Remember which are left out."""

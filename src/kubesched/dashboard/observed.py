@@ -6,7 +6,7 @@ Everything is bounded. While no page is open, only counts, waits and the last ev
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from kubesched.scheduler.core.attempt import Attempt
@@ -36,6 +36,8 @@ class PodEvent(NamedTuple):
     what: str
     node: str
     by: frozenset[str] | tuple[str, ...] = ()
+    #: Number of the pod's attempts so far.
+    attempt: int = 0
 
 
 class Observed(AttemptObserver):
@@ -80,7 +82,7 @@ class Observed(AttemptObserver):
         pod = queued.pod_info.pod
         if failure is None:
             self.bound += 1
-            self._events.append(PodEvent(pod.metadata.uid, now, "bound", attempt.node_name))
+            self._events.append(PodEvent(pod.metadata.uid, now, "bound", attempt.node_name, (), queued.attempts))
             if len(self._waits) < _MOST_WAITS:
                 first = queued.initial_attempt_timestamp
                 since = queued.timestamp if queued.attempts <= 1 or first is None else first
@@ -91,11 +93,10 @@ class Observed(AttemptObserver):
                     self._bindings.append((pod.key, attempt.node_name))
             return
         self.failed += 1
+        what, by = "failed", frozenset({getattr(failure, "plugin", "")})
         if isinstance(failure, Rejection):
-            plugins = failure.diagnosis.unschedulable_plugins | failure.diagnosis.pending_plugins
-            self._events.append(PodEvent(pod.metadata.uid, now, "rejected", attempt.node_name, frozenset(plugins)))
-        else:
-            self._events.append(PodEvent(pod.metadata.uid, now, "failed", attempt.node_name, (failure.plugin,)))
+            what, by = "rejected", failure.diagnosis.unschedulable_plugins | failure.diagnosis.pending_plugins
+        self._events.append(PodEvent(pod.metadata.uid, now, what, attempt.node_name, by, queued.attempts))
 
     # -- looking -------------------------------------------------------------------------------------------
 
@@ -110,6 +111,6 @@ class Observed(AttemptObserver):
         waits, self._waits = self._waits, []
         return sorted(waits)
 
-    def events_of(self, uid: str) -> Iterator[PodEvent]:
-        """Yield what is remembered of a pod, in the order of time."""
-        return (event for event in tuple(self._events) if event.uid == uid)
+    def events_of(self, uid: str) -> list[PodEvent]:
+        """Return what is remembered of a pod, in the order of time."""
+        return [event for event in self._events if event.uid == uid]

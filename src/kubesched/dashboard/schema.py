@@ -93,6 +93,8 @@ class RunInfo(_Struct, frozen=True, kw_only=True):
     what_if: bool = False
     writable: bool = False
     explains: bool = True
+    #: Sentences about what is not shown, such as a recording that began late.
+    remarks: list[str] = []
 
 
 class Dashboard(_Struct, frozen=True, kw_only=True):
@@ -254,7 +256,7 @@ class Change(_Struct, frozen=True, kw_only=True):
 
 
 class Played(_Struct, frozen=True, kw_only=True):
-    """Part of a recording: changes in the order of time, which lead from one moment to another."""
+    """Part of a recording: changes in the order of time, which lead from one moment to another. Their versions count from 1."""
 
     changes: list[Change]
 

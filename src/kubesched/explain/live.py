@@ -74,18 +74,21 @@ class LivePages:
         decisions: Ring | None = None,
         objects: Objects | None = None,
         time: Callable[[], float] | None = None,
+        live: bool = True,
     ) -> None:
         """``ready`` returns True once the scheduler's caches are filled. ``time`` is the event loop's by default.
 
+        Without ``live`` the scheduler stands still, and places in its queue mean nothing.
         ``objects`` are those that the scheduler watches by default. It watches no quotas and no workloads.
         """
         self._scheduler = scheduler
         now = time if time is not None else asyncio.get_running_loop().time
         self._pace = Pace(_SHARE, lambda: scheduler.is_idle, now)
         self._ready = ready
-        self._decisions = decisions
-        objects = objects if objects is not None else InformedObjects(scheduler.informers)
-        self._explainer = Explainer(scheduler, objects, preemptions=preemptions, decisions=decisions, live=True)
+        self.decisions = decisions
+        #: API objects besides nodes and pods, and the recorded decisions, that answers are made of.
+        self.objects = objects = objects if objects is not None else InformedObjects(scheduler.informers)
+        self._explainer = Explainer(scheduler, objects, preemptions=preemptions, decisions=decisions, live=live)
         self._turn = asyncio.Lock()
         self._waiting = 0
 
@@ -120,9 +123,7 @@ class LivePages:
                     if pod is None and self._explainer.groups.knows(f"{namespace}/{name}"):
                         return await self._explained_group(f"{namespace}/{name}", accept)
                     last = (
-                        self._decisions.last_of(namespace, name)
-                        if pod is None and self._decisions is not None
-                        else None
+                        self.decisions.last_of(namespace, name) if pod is None and self.decisions is not None else None
                     )
                     key, alone = f"{namespace}/{name}", [pod] if pod is not None else []
                     lacking = (namespace, [key]) if pod is None else None
@@ -177,7 +178,7 @@ class LivePages:
                 document = msgspec.structs.replace(document, not_created=found)
             yield
             if key and not (chosen or document.evicted or document.notes or document.not_created):
-                recorded = "" if self._decisions is not None else "; decisions are not recorded"
+                recorded = "" if self.decisions is not None else "; decisions are not recorded"
                 return _text(404, f"no pod is named {key}, and none of this name was evicted lately{recorded}")
             return _rendered(document, accept)
 
@@ -202,7 +203,7 @@ class LivePages:
 
     async def _recorded(self, query: Query) -> Answer:
         """Answer with recorded attempts as lines of JSON."""
-        if self._decisions is None:
+        if self.decisions is None:
             return _text(404, "decisions are not recorded")
         limit = _number(query, "limit")
         if limit is not None and not 1 <= limit <= _MOST_RECORDS:
@@ -219,7 +220,7 @@ class LivePages:
         )
         if self._waiting >= _MOST_WAITING:
             return _text(429, f"{_MOST_WAITING} answers are waited for already", retry_after=5)
-        finding = self._decisions.finding(wanted, most=int(limit or _MOST_RECORDS))
+        finding = self.decisions.finding(wanted, most=int(limit or _MOST_RECORDS))
 
         def answering() -> Steps[Answer]:
             records = yield from finding

@@ -91,6 +91,11 @@ class Watchers:
         if self._results is not None:
             yield "simulator-results", self._results.run()
 
+    @property
+    def preemptions(self) -> PreemptionMemory:
+        """Memory of the last preemptions."""
+        return self._memory
+
     def live_pages(self) -> LivePages:
         """Return the pages about the scheduler. Call it after :meth:`attach`."""
         assert self._live is not None

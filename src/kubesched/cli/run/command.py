@@ -18,10 +18,10 @@ import socket
 import sys
 import uuid
 from asyncio import sslproto
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -29,6 +29,7 @@ from kubesched import __version__
 from kubesched.api.kinds import kind_by_plural
 from kubesched.api.wire import ApiError
 from kubesched.base.collector import collector_paused
+from kubesched.base.hosts import loopback_listener
 from kubesched.base.loop_watch import HoldReporter, watch_loop
 from kubesched.base.tasks import Supervisor, TaskCrashedError
 from kubesched.base.times import RealClock, SteadyClock
@@ -76,6 +77,9 @@ from .flagset import FlagError, Flags
 from .logs import VModule, configure, level_of, with_pairs
 from .options import OptionsError, RunOptions, options_of, vmodule_of
 from .serving import authentication_of, exposition_of, serving_of
+
+if TYPE_CHECKING:
+    from ..live_dashboard import LiveDashboard
 
 __all__ = ["main"]
 
@@ -203,7 +207,7 @@ class _Process:
             process_metrics.follow_election(elector)
         # The listener is opened before the scheduler is built, so that an address in use is reported first.
         scheduler: Scheduler | None = None
-        watchers = self._watchers()
+        watchers, dashboard = self._watchers(), self._dashboard(access)
         pages = Pages(
             exposition_of(flags, process_metrics, scheduler_metrics),
             scheduler_checks(
@@ -221,11 +225,15 @@ class _Process:
             profiling=config.enable_profiling,
             set_verbosity=logs.set_verbosity,
             added=watchers.pages,
+            sites={"ui": dashboard.site.answer} if dashboard is not None else {},
         )
         server = await self._server(pages, process_metrics, connections, gates)
         if server is not None:
             server.bind()
             self._stack.push_async_callback(server.stop)
+        if dashboard is not None:
+            await dashboard.start()
+            self._stack.push_async_callback(dashboard.stop)
         scheduler = Scheduler(
             config,
             registry,
@@ -236,16 +244,19 @@ class _Process:
             metrics=scheduler_metrics,
             max_in_unschedulable=flags["pod-max-in-unschedulable-pods-duration"].seconds,
             extenders=http_extenders(config.extenders),
-            observers=watchers.observers,
+            observers=[*watchers.observers, *([dashboard.live.observer] if dashboard is not None else [])],
         )
         watchers.attach(scheduler, port, ready=lambda: self._synced)
+        if dashboard is not None:
+            dashboard.attach(lambda: scheduler, watchers, ready=lambda: self._synced)
         text = dump_yaml(config, registered=list(registry))
         _log.log(level_of(2), "Using component config", extra=with_pairs(config=text))
         if path := flags["write-config-to"]:
             write_file(path, text.encode())
             _log.info("Wrote configuration", extra=with_pairs(file=path))
             return 0
-        return await self._work(config, scheduler, port, server, elector, candidate, watchers)
+        beside = (*watchers.tasks(), *(dashboard.tasks() if dashboard is not None else ()))
+        return await self._work(config, scheduler, port, server, elector, candidate, beside)
 
     async def _work(
         self,
@@ -255,7 +266,7 @@ class _Process:
         server: Server | None,
         elector: LeaderElector | None,
         candidate: LeaseCandidate | None,
-        watchers: Watchers,
+        beside: Sequence[tuple[str, Coroutine[Any, Any, None]]],
     ) -> int:
         _log.info("Starting Kubernetes Scheduler", extra=with_pairs(version=KUBERNETES_VERSION, kubesched=__version__))
         loop = asyncio.get_running_loop()
@@ -274,7 +285,7 @@ class _Process:
             with tasks.guard():
                 tasks.spawn(port.events.run(), "events")
                 busy = watch_busy_plugins(scheduler.frameworks.values(), partial(_log.warning, "%s"))
-                for name, task in (*watchers.tasks(), ("busy-plugins", busy)):
+                for name, task in (*beside, ("busy-plugins", busy)):
                     tasks.spawn(task, name)
                 if server is not None:
                     await server.start()
@@ -357,6 +368,31 @@ class _Process:
             annotate_why=flags["annotate-why-pending"],
             event_why=flags["event-why-pending"],
             simulator_results=flags["annotate-simulator-results"],
+        )
+
+    def _dashboard(self, access: ClusterAccess) -> LiveDashboard | None:
+        """Return the dashboard if the flags ask for it.
+
+        Raises:
+            OptionsError: for an address that cannot be used.
+        """
+        if not self._flags["ui"]:
+            return None
+        from kubesched.dashboard.live import Live  # noqa: PLC0415 - not without the flag
+
+        from ..live_dashboard import LiveDashboard  # noqa: PLC0415
+
+        try:
+            address = loopback_listener(self._flags["ui"], "127.0.0.1", 10260)
+        except ValueError as error:
+            raise OptionsError(f"--ui: {error}", logged=True) from None
+        return LiveDashboard(
+            Live(_host(access), "live"),
+            address,
+            announce=lambda link: _log.info(
+                "The dashboard opens by a link that works once", extra=with_pairs(link=link)
+            ),
+            warn=lambda text: _log.warning("%s", text),
         )
 
     async def _server(

@@ -103,6 +103,15 @@ _MISC: Final = (
         "kube-scheduler-simulator. For debugging: each attempt evaluates all nodes once more. Needs the permission to "
         "patch pods. (kubesched only)",
     ),
+    Flag(
+        "Misc",
+        "ui",
+        STRING,
+        "",
+        "Serve the dashboard under /ui/ of the secure port, and on this port of loopback, PORT or ADDRESS:PORT, by a link that "
+        "the log has. 0: a free port. (kubesched only)",
+        bare="10260",
+    ),
     _misc("decisions-kept", INT, 0, "Keep the newest N decisions in memory. (kubesched only)"),
     _misc("seed", INT, 0, "The seed of the random choices; 0 takes one from the system. (kubesched only)"),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -21,7 +22,9 @@ from .timeline import RecordingError, Timeline
 
 __all__ = ["recording_of_result"]
 
-_ZONE = "topology.kubernetes.io/zone"
+#: Most warnings of a result that are shown.
+_MOST_REMARKS: Final = 20
+_ZONE: Final = "topology.kubernetes.io/zone"
 
 
 def recording_of_result(result: Result, name: str) -> Recording:
@@ -38,6 +41,7 @@ def recording_of_result(result: Result, name: str) -> Recording:
         told=_told(result),
         preemptions=[Preempting(one.at, one.pod, one.node, one.victims) for one in result.preemptions],
         samples=_samples(result.series),
+        remarks=result.warnings[:_MOST_REMARKS],
     )
 
 

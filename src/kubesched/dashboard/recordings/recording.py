@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -16,6 +16,11 @@ from .queue import Told
 from .timeline import Rows, Timeline
 
 __all__ = ["Preempting", "Reasons", "Recording", "key_of"]
+
+
+#: Most attempts in the life of a pod, the last ones, and most characters of a reason.
+_MOST_TRIES: Final = 200
+_MOST_TEXT: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,7 @@ class Recording:
         samples: figures over time, if the recording has them.
         reasons: explanations.
         explains: they are there for every pod at every moment.
+        remarks: sentences about what the recording lacks.
     """
 
     def __init__(
@@ -61,6 +67,7 @@ class Recording:
         preemptions: Sequence[Preempting] = (),
         samples: Sequence[Sample] = (),
         explains: bool = False,
+        remarks: Sequence[str] = (),
     ) -> None:
         self.name = name
         self.line = line
@@ -70,6 +77,7 @@ class Recording:
         self.preemptions = sorted(preemptions, key=lambda one: one.at)
         self.samples = list(samples)
         self.explains = explains
+        self.remarks = list(remarks)
         self.preempting_times = np.array([one.at for one in self.preemptions], np.float64)
         self.sample_times = np.array([one.at for one in self.samples], np.float64)
         numbers: dict[tuple[str, str], int] = {}
@@ -87,6 +95,11 @@ class Recording:
                 found.append(Moment(at=one.at, what="nominated", text=text, node=one.node))
             elif key in one.victims:
                 found.append(Moment(at=one.at, what="evicted", text=f"made room for {one.pod}", node=one.node))
+        if self.told.every:
+            tries = np.flatnonzero(self.told.pods == index)[-_MOST_TRIES:]
+            for entry in tries.tolist():
+                text, _ = self.told.texts[int(self.told.reasons[entry])]
+                found.append(Moment(at=float(self.told.times[entry]), what="rejected", text=text[:_MOST_TEXT]))
         return found
 
 

@@ -76,6 +76,7 @@ class RecordingSource:
             start=self._line.start,
             end=self._line.end,
             explains=self._recording.explains,
+            remarks=self._recording.remarks,
         )
 
     def _moment(self, at: float | None) -> float:

@@ -69,6 +69,15 @@ class NodeStatuses:
         for name, status in self._single.items():
             yield status, [name]
 
+    def by_row(self) -> Iterator[tuple[Status, list[int]]]:
+        """Yield each distinct status with the rows of its nodes; the rest has the status ``absent``. Not after a freeze."""
+        for status, rows in self._groups:
+            yield status, rows.tolist()
+        for name, status in self._single.items():
+            row = self._table.row_of(name) if self._table is not None else None
+            if row is not None:
+                yield status, [row]
+
     def distinct(self) -> Iterator[Status]:
         """Return each distinct status of some node, without ``absent``."""
         return (status for status, _ in self._counted())

@@ -89,6 +89,15 @@ class QueueViews:
             return [(record.gating_plugin, event) for event in record.gating_plugin_events]
         return [(name, event) for name in names for event in self._hints.events_of(name)]
 
+    def records(self) -> list[tuple[str, list[QueuedPodInfo]]]:
+        """Return the queued pods by place, in no order: ``Active``, ``Backoff`` and ``Unschedulable``.
+
+        Gated pods are among the unschedulable ones.
+        """
+        queues = self._queues
+        places = ("Active", queues.active), ("Backoff", queues.backoff), ("Unschedulable", queues.unschedulable)
+        return [(place, queue.items()) for place, queue in places]
+
     def in_flight_pods(self) -> list[Pod]:
         """Return the pods in flight, in the order in which they were popped."""
         return _pods(self._in_flight.records())
@@ -121,12 +130,14 @@ class QueueViews:
         """Return the UIDs of pods in flight and the labels of the events kept for them, oldest first."""
         return self._in_flight.trace()
 
-    def where(self, pod: Pod) -> str:
+    def where(self, pod: Pod, *, settled: bool = True) -> str:
         """Return ``Active``, ``Backoff``, ``Unschedulable``, ``Gated`` or ``InFlight``; "" when the pod is not here.
 
-        A pod of the same name with another UID does not count. An operation that is under way is finished first.
+        A pod of the same name with another UID does not count. An operation that is under way is finished first, unless
+        ``settled`` is False: it may take long.
         """
-        self._slices.settle()
+        if settled:
+            self._slices.settle()
         queues = self._queues
         for place, queue in (
             ("Active", queues.active),

@@ -28,7 +28,7 @@ from .resources import PodResources, pod_resource_families
 
 __all__ = ["Endpoints", "Pages"]
 
-Handler = Callable[[web.BaseRequest], Awaitable[web.Response]]
+Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 _GET: Final = ("GET", "HEAD")
 _INT32: Final = 2**31
@@ -42,8 +42,9 @@ class Pages:
 
     ``configz`` returns the configuration as plain data, ``flags`` every flag with its effective value. ``versions`` are
     the program's own version and the Kubernetes version that it behaves like. ``profiling`` serves ``/debug``, where
-    ``set_verbosity`` changes the log level. ``added`` are pages by the first segment of their paths. ``exposition`` is
-    required.
+    ``set_verbosity`` changes the log level. ``added`` are pages by the first segment of their paths.
+    ``sites`` are handlers of GET requests, by the same; they see the whole request and may stream their answers.
+    ``exposition`` is required.
     """
 
     exposition: Exposition
@@ -55,6 +56,7 @@ class Pages:
     profiling: bool = False
     set_verbosity: Callable[[int], None] | None = None
     added: Mapping[str, Page] = field(default_factory=dict)
+    sites: Mapping[str, Handler] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,15 +120,18 @@ class Endpoints:
     def paths(self) -> list[str]:
         """First segments of all paths, sorted, without the unlisted ones."""
         own = {f"/{path.split('/')[1]}" for path in self._routes} - _UNLISTED
-        return sorted(own.union(f"/{name}" for name in self._pages.added))
+        return sorted(own.union(f"/{name}" for name in (*self._pages.added, *self._pages.sites)))
 
-    async def answer(self, request: web.BaseRequest) -> web.Response:
+    async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer an authorized request."""
         route = self._routes.get(request.path)
-        added = self._pages.added.get(request.path.split("/")[1]) if route is None else None
+        first = request.path.split("/")[1] if route is None else ""
+        added, site = self._pages.added.get(first), self._pages.sites.get(first)
+        if (added is not None or site is not None) and request.method not in _GET:
+            return method_not_allowed(", ".join(_GET))
+        if site is not None:
+            return await site(request)
         if added is not None:
-            if request.method not in _GET:
-                return method_not_allowed(", ".join(_GET))
             query, accept = request.rel_url.raw_query_string, request.headers.get("Accept", "")
             answer = await ask(added, request.path, query, accept)
             return web.Response(status=answer.status, body=answer.body, headers=answer.headers)

@@ -44,16 +44,20 @@ class Pipeline:
         self._endpoints = endpoints
         self._clock = clock
 
-    async def handle(self, request: web.BaseRequest) -> web.Response:
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request. A failure within is logged and answered with 500."""
         started = self._clock.now()
+        response: web.StreamResponse
         try:
             response = await self._answer(request)
+        except ConnectionError:  # the client left in the middle of a stream
+            raise
         except Exception:
             _log.exception("%s %s failed", request.method, ascii(request.path))
             response = internal_error()
-        response.headers["Cache-Control"] = "no-cache, private"
-        response.headers["Server"] = "kubesched"
+        if not response.prepared:  # a stream has sent its headers
+            response.headers.setdefault("Cache-Control", "no-cache, private")
+            response.headers["Server"] = "kubesched"
         if _access_log.isEnabledFor(logging.DEBUG):
             # The query is left out, because it may hold a secret.
             _access_log.debug(
@@ -67,7 +71,7 @@ class Pipeline:
             )
         return response
 
-    async def _answer(self, request: web.BaseRequest) -> web.Response:
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         connection = request.get_extra_info("ssl_object")
         try:
             user = await self._authenticator.authenticate(request.headers, peer_certificate(connection))

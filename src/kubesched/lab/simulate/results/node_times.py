@@ -56,17 +56,23 @@ class NodeBook:
         stored = item if item is not None else old
         if stored is None or stored.kind is not NODES:
             return
-        before = self._open.pop(stored.name, None)
-        now = self._now()
         if item is None:
-            self._close(before, now, is_gone=True)
-            return
-        after = _state(item.typed, now)
+            self.gone(stored.name)
+        else:
+            self.put(item.typed)
+
+    def put(self, node: Node) -> None:
+        """Note a node that came or changed."""
+        before, after = self._open.pop(node.name, None), _state(node, self._now())
         if before is not None and _same(before, after):
-            self._open[stored.name] = before
+            self._open[node.name] = before
             return
-        self._close(before, now, is_gone=False)
-        self._open[stored.name] = after
+        self._close(before, after.since, is_gone=False)
+        self._open[node.name] = after
+
+    def gone(self, name: str) -> None:
+        """Note that a node was deleted."""
+        self._close(self._open.pop(name, None), self._now(), is_gone=True)
 
     def _close(self, state: NodeTimes | None, now: float, *, is_gone: bool) -> None:
         """Keep a state that is over, unless it lasted no time."""

@@ -92,8 +92,9 @@ class Evictions:
         try:
             await self._evict_each(preemptor, victims)
         except Exception:
-            # Upstream may try the pod again only after minutes. Here it is tried again after its backoff.
-            self._activate(preemptor)
+            # Upstream may try the pod again only after minutes.
+            self._preempting.add(preemptor.uid)
+            self._handle.spawn(self._try_again(preemptor), f"preempt again for {preemptor.key}")
             raise
         self._clear_lower_nominations(preemptor)
 
@@ -132,22 +133,26 @@ class Evictions:
             running.dec()
 
     async def _failed(self, preemption: _Preemption, error: Exception) -> None:
-        """Report a failure, and have the preemptor tried again after a pause.
-
-        PreEnqueue holds the preemptor during the pause. Without it a server that refuses evictions would be asked again
-        and again, as fast as it answers.
-        """
+        """Report a failure, and have the preemptor tried again after a pause."""
         place = preemption.preemptor.place, preemption.preemptor.key
         if isinstance(error, ApiError | OSError):
             _log.error("preemption on node %s for pod %s: %s", *place, error)
         else:
             _log.error("preemption on node %s for pod %s failed unexpectedly", *place, exc_info=error)
         self._measure(preemption, "error")
+        await self._try_again(preemption.preemptor)
+
+    async def _try_again(self, preemptor: Preemptor) -> None:
+        """Have a preemptor whose evictions failed tried again after a pause.
+
+        PreEnqueue holds the preemptor during the pause. Without it a server that refuses evictions would be asked again
+        and again, as fast as it answers: pods in backoff are popped early when no other pod waits.
+        """
         try:
             await asyncio.sleep(_RETRY_SECONDS)
         finally:
-            self._forget(preemption.preemptor)
-        self._activate(preemption.preemptor)
+            self._forget(preemptor)
+        self._activate(preemptor)
 
     def _ended(self, preemption: _Preemption, *, is_event_due: bool) -> None:
         self._forget(preemption.preemptor)
