@@ -46,6 +46,14 @@ export function App() {
       {runs.value.map((each) => (
         <Figures key={each.info.id} run={each} />
       ))}
+      {runs.value.flatMap((each) =>
+        each.info.remarks.map((text) => (
+          <p key={`${each.info.id} ${text}`} class="remark banner">
+            {runs.value.length > 1 && `${each.info.name}: `}
+            {text}
+          </p>
+        )),
+      )}
       <Main run={run} />
       {player.value?.present && <Transport player={player.value} />}
     </>

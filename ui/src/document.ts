@@ -43,7 +43,7 @@ export function useDocument<T>(run: Run | undefined, path: string, params: Recor
     };
     const stop = effect(() => {
       void run.tick.value;
-      if (run.connection.peek().state === "loading") return;
+      if (!run.cluster) return;
       timer ??= setTimeout(again, Math.max(0, last.current + pause - Date.now()));
     });
     return () => {

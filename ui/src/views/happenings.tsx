@@ -14,16 +14,30 @@ const PAUSE = 300;
 const CALM = 1000;
 /** Part of a recording whose changes are listed. */
 const WINDOW = 1 / 50;
+const WINDOWS = [1, 10, 60, 600, 3600, 86400];
 
 export function Happenings({ run, short = false }: { run: Run; short?: boolean }) {
-  const recorded = useRecorded(run, short);
+  const [window, setWindow] = useState(windowOf(run));
+  const recorded = useRecorded(run, short, window);
   const live = useLive(run);
   const list = run.recorded ? recorded : live;
   const shown = list.slice(-(short ? SHORT : LONG)).reverse();
   const title = run.recorded ? `Until ${moment(run.at)}` : "Just now";
   return (
     <section class="happenings" data-testid="happenings">
-      <h2>{short ? title : `What changed ${run.recorded ? `until ${moment(run.at)}` : "since the page is open"}`}</h2>
+      <h2>{short ? title : `What changed ${run.recorded ? `in the ${duration(window)} before ${moment(run.at)}` : "since the page is open"}`}</h2>
+      {!short && run.recorded && (
+        <label class="choice">
+          Look back
+          <select value={String(window)} onChange={(event) => setWindow(Number(event.currentTarget.value))} data-testid="look-back">
+            {[...new Set([...WINDOWS.filter((each) => each < run.length), windowOf(run)])].sort((a, b) => a - b).map((each) => (
+              <option key={each} value={String(each)}>
+                {duration(each)}
+              </option>
+            ))}
+          </select>
+        </label>
+      )}
       {shown.length ? (
         <ol class="events">
           {shown.map((each, at) => (
@@ -33,7 +47,7 @@ export function Happenings({ run, short = false }: { run: Run; short?: boolean }
           ))}
         </ol>
       ) : (
-        <p class="dim empty">{run.recorded ? `Nothing changed in the ${duration(windowOf(run))} before.` : "Nothing has changed since the page is open."}</p>
+        <p class="dim empty">{run.recorded ? `Nothing changed in the ${duration(window)} before.` : "Nothing has changed since the page is open."}</p>
       )}
       {!short && list.length > LONG && <p class="dim">The last {LONG} are shown.</p>}
     </section>
@@ -56,7 +70,7 @@ function Words({ happening }: { happening: Happening }) {
     );
   return (
     <span>
-      node <NodeLink node={node} /> changed
+      node <NodeLink node={node} />: {happening.text || "changed"}
     </span>
   );
 }
@@ -77,11 +91,11 @@ function useLive(run: Run): Happening[] {
 }
 
 function windowOf(run: Run): number {
-  return Math.max(1, run.length * WINDOW);
+  return Math.max(1, Math.round(run.length * WINDOW));
 }
 
 /** Changes of a recording shortly before its present moment. */
-function useRecorded(run: Run, short: boolean): Happening[] {
+function useRecorded(run: Run, short: boolean, window: number): Happening[] {
   const [list, setList] = useState<Happening[]>([]);
   const tick = run.tick.value;
   const playing = player.value?.playing.value ?? false;
@@ -93,7 +107,7 @@ function useRecorded(run: Run, short: boolean): Happening[] {
     }
     const controller = new AbortController();
     const timer = setTimeout(() => {
-      const from = Math.max(run.info.start, run.at - windowOf(run));
+      const from = Math.max(run.info.start, run.at - window);
       run.between(from, run.at, MOST_ASKED, controller.signal).then(setList, (error: unknown) => {
         if (!aborted(error)) setList([]);
       });
@@ -102,6 +116,6 @@ function useRecorded(run: Run, short: boolean): Happening[] {
       clearTimeout(timer);
       controller.abort();
     };
-  }, [run, tick, playing]);
+  }, [run, tick, playing, window]);
   return list;
 }

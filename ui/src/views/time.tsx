@@ -17,6 +17,7 @@ const LINES: Record<Theme, string[]> = {
   dark: ["#6cb2ff", "#ff9e5e", "#45d0b8", "#d68cf0", "#e3c54a", "#b3bcc8"],
 };
 const CALM = 1000;
+const STEPS = [0.01, 0.1, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 604800];
 
 export function TimeView() {
   const shown = runs.value;
@@ -168,11 +169,11 @@ function options(chart: Shown, theme: Theme, width: number, playhead: () => numb
     cursor: { sync: { key: "time" }, drag: { x: false, y: false }, points: { size: 6 } },
     legend: { live: true, markers: { fill: (_, at) => colours[(at - 1) % perRun % colours.length] } },
     axes: [
-      { ...axis, ...time, space: 80 },
-      { ...axis, size: 62, values: (_, splits) => splits.map((value) => chart.of.words(value)) },
+      { ...axis, ...time, space: 80, ...(chart.calendar ? {} : { incrs: STEPS }) },
+      { ...axis, size: (_, values) => 14 + 6.5 * Math.max(5, ...(values ?? []).map((value) => value.length)), values: (_, splits) => splits.map((value) => chart.of.words(value)) },
     ],
     series: [
-      { label: "time", value: (_, at) => (at === null ? "–" : moment(at)) },
+      { label: "time", value: (_, at) => (at == null ? "–" : moment(at)) },
       ...chart.labels.map((label, at) => ({
         label,
         stroke: colours[at % perRun % colours.length],
@@ -180,17 +181,18 @@ function options(chart: Shown, theme: Theme, width: number, playhead: () => numb
         dash: chart.dashed[at] ? [5, 4] : [],
         spanGaps: true,
         points: { size: 4 },
-        value: (_: uPlot, value: number | null) => (value === null ? "–" : chart.of.words(value)),
+        value: (_: uPlot, value: number | null) => (value == null ? "–" : chart.of.words(value)),
       })),
     ],
     hooks: {
-      // Without a pointer the legend has the newest values.
-      setLegend: [(plot) => plot.cursor.idx ?? newest(plot)],
-      ready: [newest],
-      setData: [newest],
+      // Without a pointer the legend has the values of the present moment of a recording, or the newest.
+      setLegend: [(plot) => present(plot, playhead())],
+      ready: [(plot) => present(plot, playhead())],
+      setData: [(plot) => present(plot, playhead())],
       draw: [
         (plot) => {
           const at = playhead();
+          present(plot, at);
           if (at === null) return;
           const x = Math.round(plot.valToPos(at, "x", true));
           plot.ctx.fillStyle = theme === "dark" ? "#ffffff" : "#14181f";
@@ -201,7 +203,8 @@ function options(chart: Shown, theme: Theme, width: number, playhead: () => numb
   };
 }
 
-function newest(plot: uPlot): void {
+function present(plot: uPlot, playhead: number | null): void {
   const last = plot.data[0].length - 1;
-  if (last >= 0 && plot.cursor.idx == null && plot.legend.idx !== last) plot.setLegend({ idx: last }, false);
+  const idx = playhead === null ? last : Math.min(last, plot.valToIdx(playhead));
+  if (idx >= 0 && plot.cursor.idx == null && plot.legend.idx !== idx) plot.setLegend({ idx }, false);
 }
