@@ -56,3 +56,16 @@ def test_counts_and_conditions_of_a_status_are_checked(path: str, body: Any, sta
             assert (answer.status, f"status.{list(status)[-1]}: Invalid value" in answer.message) == (422, True)
 
     run(main())
+
+
+def test_a_scale_needs_its_name() -> None:
+    async def main() -> None:
+        async with served() as api:
+            path = "/apis/apps/v1/namespaces/default/deployments"
+            assert (await api.post(path, a_deployment("x"))).status == 201
+            scale = {"kind": "Scale", "apiVersion": "autoscaling/v1", "spec": {"replicas": 2}}
+            answer = await api.put(f"{path}/x/scale", scale)
+            assert (answer.status, "(x based on URL) was undeterminable" in answer.message) == (400, True)
+            assert (await api.put(f"{path}/x/scale", {**scale, "metadata": {"name": "x"}})).status == 200
+
+    run(main())
