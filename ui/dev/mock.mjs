@@ -43,7 +43,7 @@ const sampleAt = (at) => ({
   onNodes: NODES * 18 + Math.round(at % 1e5), bound: Math.round(RATE * (1 + Math.sin(at / 200))), failed: 3, waitP50: 0.02 + 0.01 * Math.sin(at / 90), waitP99: 0.4,
   utilisation: { cpu: 0.53 + 0.1 * Math.sin(at / 500), memory: 0.41, "gpu.example.com": 0.3 }, fragmentation: { cpu: 0.06 }, cost: live ? null : 1234,
 });
-const info = (id) => ({ id, name: live ? "demo cluster" : `plan ${id}`, mode: live ? "embedded" : "recording", start: live ? now() : 0, end: live ? null : LENGTH, whatIf: true, writable: live, explains: true });
+const info = (id) => ({ id, name: live ? "demo cluster" : `plan ${id}`, mode: live ? "embedded" : "recording", start: live ? now() : 0, end: live ? null : LENGTH, whatIf: true, writable: live, explains: true, remarks: [] });
 const row = (at) => ({ namespace: "default", name: `web-${at}`, workload: "ReplicaSet/web", state: at % 4 ? "Running" : "Unschedulable", node: at % 4 ? names[at % NODES] : "", priority: 0, created: now() - at });
 const profiles = [{ name: "default-scheduler", scores: [{ plugin: "NodeResourcesFit", weight: 1 }, { plugin: "TaintToleration", weight: 3 }, { plugin: "PodTopologySpread", weight: 2 }] }];
 

@@ -224,6 +224,7 @@ export interface RunInfo {
   whatIf: boolean;
   writable: boolean;
   explains: boolean;
+  remarks: string[];
 }
 /**
  * Nodes that are drained: the node of a name, or the nodes of a label selector.
@@ -737,7 +738,7 @@ export interface Totals {
   };
 }
 /**
- * Part of a recording: changes in the order of time, which lead from one moment to another.
+ * Part of a recording: changes in the order of time, which lead from one moment to another. Their versions count from 1.
  */
 export interface Played {
   changes: Change[];

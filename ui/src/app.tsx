@@ -43,7 +43,17 @@ export function App() {
         Skip to the content
       </a>
       <Head run={run} />
-      <Figures run={run} />
+      {runs.value.map((each) => (
+        <Figures key={each.info.id} run={each} />
+      ))}
+      {runs.value.flatMap((each) =>
+        each.info.remarks.map((text) => (
+          <p key={`${each.info.id} ${text}`} class="remark banner">
+            {runs.value.length > 1 && `${each.info.name}: `}
+            {text}
+          </p>
+        )),
+      )}
       <Main run={run} />
       {player.value?.present && <Transport player={player.value} />}
     </>
@@ -103,7 +113,7 @@ function Head({ run }: { run: Run }) {
       <div class="brand">
         <img src="./icon.svg" alt="" width="22" height="22" />
         <span class="title" title={`kubesched ${version.value}`}>
-          {run.info.name || "kubesched"}
+          {runs.value.map((each) => each.info.name || "kubesched").join(" and ")}
         </span>
         <span class="badge">{MODES[run.info.mode] ?? run.info.mode}</span>
       </div>

@@ -37,7 +37,7 @@ export function chartsOf(samples: readonly Sample[]): ChartOf[] {
     { id: "queue", title: "Queue", unit: "pods", words: count, lines: [queue("active"), queue("backoff"), queue("unschedulable"), queue("gated"), queue("permit", "on permit"), queue("binding")] },
     { id: "waits", title: "Wait until bound", unit: "seconds", words: duration, lines: [line("half of the pods within", (sample) => sample.waitP50), line("99 % within", (sample) => sample.waitP99)] },
     { id: "utilisation", title: "Utilisation", unit: "% requested", words: percent, lines: keys((sample) => sample.utilisation).map((name) => line(name, (sample) => sample.utilisation[name] ?? null)) },
-    { id: "fragmentation", title: "Fragmentation", unit: "% of the free amount that no typical pod can use", words: percent, lines: keys((sample) => sample.fragmentation).map((name) => line(name, (sample) => sample.fragmentation[name] ?? null)) },
+    { id: "fragmentation", title: "Fragmentation", unit: "% of what is free", words: percent, lines: keys((sample) => sample.fragmentation).map((name) => line(name, (sample) => sample.fragmentation[name] ?? null)) },
     { id: "pods", title: "Pods on nodes", unit: "pods", words: count, lines: [line("pods", (sample) => sample.onNodes)] },
     { id: "cost", title: "Cost", unit: "", words: decimal, lines: [line("cost", (sample) => sample.cost)] },
   ];

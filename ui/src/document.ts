@@ -28,7 +28,7 @@ export function useDocument<T>(run: Run | undefined, path: string, params: Recor
       controller = new AbortController();
       last.current = Date.now();
       try {
-        const value = await get<T>(run.path(path, params), controller.signal);
+        const value = await get<T>(path === "what-if" ? run.timeless(path) : run.path(path, params), controller.signal);
         if (!ended) setShown({ value, error: "", loading: false, key });
       } catch (error) {
         if (!ended && !aborted(error)) setShown((old) => ({ value: old.key === key ? old.value : null, error: (error as Error).message, loading: false, key }));
@@ -43,7 +43,7 @@ export function useDocument<T>(run: Run | undefined, path: string, params: Recor
     };
     const stop = effect(() => {
       void run.tick.value;
-      if (run.connection.peek().state === "loading") return;
+      if (!run.cluster) return;
       timer ??= setTimeout(again, Math.max(0, last.current + pause - Date.now()));
     });
     return () => {

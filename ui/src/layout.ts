@@ -4,43 +4,52 @@ import type { Cluster } from "./cluster";
 
 export interface Block {
   name: string;
-  /** Position and size in cells, without the head. */
+  /** Place of the first cell, in cells from the upper left corner; a head lies above. */
   x: number;
   y: number;
   columns: number;
   lines: number;
+  /** Position of the first cell in the image, in which blocks follow one another without gaps. */
+  left: number;
   rows: Int32Array;
 }
 
 export interface Layout {
-  /** Size in cells, heads of groups included. */
+  /** Size in cells, heads and gaps included. */
   width: number;
   height: number;
-  /** Height of a head, in cells; 0 if there are too many groups for heads. */
+  /** Height of a head, in cells; 0 if groups have none. */
   head: number;
   blocks: Block[];
-  /** Position of each row in cells, x + y * width; -1 for a free row. */
-  place: Int32Array;
-  /** Row at each position; -1 for none. */
-  rowAt: Int32Array;
+  /** Size of the image, which has one pixel for each cell, and the pixel of each row; -1 for a free row. */
+  imageWidth: number;
+  imageHeight: number;
+  pixel: Int32Array;
+  /** Place of each row in cells; NaN for a free row. */
+  x: Float32Array;
+  y: Float32Array;
 }
 
 export interface Box {
   width: number;
   height: number;
-  /** Height of a group's head in pixels, and least width of a group, so that its name is legible. */
+  /** Height of a group's head, least width of a group, so that its name is legible, and gap between groups: in pixels. */
   head: number;
   least: number;
+  gap: number;
 }
 
-const LARGEST_CELL = 64;
-const MOST_HEADS = 400;
+const LARGEST_CELL = 180;
+/** Most groups that are told apart; nodes of more groups are ordered by group, in one block. */
+const MOST_GROUPS = 400;
 
 export function layOut(cluster: Cluster, label: string, box: Box): Layout {
-  const groups = grouped(cluster, label);
-  const heads = groups.length <= MOST_HEADS && (groups.length > 1 || groups[0]?.name !== "");
-  const fit = bestFit(groups.map((group) => group.rows.length), box, heads);
-  return placed(groups, fit, cluster.rows);
+  let groups = grouped(cluster, label);
+  if (groups.length > MOST_GROUPS) groups = [{ name: "", rows: Int32Array.from(groups.flatMap((group) => [...group.rows])) }];
+  const heads = groups.length > 1 || (groups[0]?.name ?? "") !== "";
+  const frame = { ...box, head: heads ? box.head : 0, least: heads ? Math.min(box.least, box.width / 4) : 0 };
+  const fit = bestFit(groups.map((group) => group.rows.length), frame);
+  return placed(groups, fit, frame, cluster.rows);
 }
 
 interface Group {
@@ -64,75 +73,106 @@ function grouped(cluster: Cluster, label: string): Group[] {
 }
 
 interface Fit {
-  /** Lines of cells of a group, and of a head; width of the whole in cells; least columns of a group; gap between groups. */
+  /** Size of a cell in pixels, and lines of cells of a shelf. */
+  cell: number;
   lines: number;
-  head: number;
-  width: number;
-  least: number;
-  gap: number;
 }
 
-/** Finds the largest cells with which all groups fit, and the number of shelves for it. */
-function bestFit(sizes: number[], box: Box, heads: boolean): Fit {
-  for (let cell = LARGEST_CELL; cell > 1; cell = cell > 12 ? cell - 2 : cell > 6 ? cell - 0.5 : cell - 0.25) {
-    const width = Math.floor(box.width / cell);
-    const height = Math.floor(box.height / cell);
-    const head = heads ? Math.ceil(box.head / cell) : 0;
-    const least = heads ? Math.ceil(Math.min(box.least, box.width / 4) / cell) : 1;
-    const gap = sizes.length > 1 ? Math.max(1, Math.round(8 / cell)) : 0;
+/** Finds the largest cells with which all groups fit, and the height of the shelves. */
+function bestFit(sizes: number[], box: Box): Fit {
+  for (let cell = LARGEST_CELL; cell > 1; cell -= cell > 24 ? 2 : cell > 6 ? 0.5 : 0.25) {
     for (let shelves = 1; shelves <= Math.min(sizes.length, 200); shelves++) {
-      const lines = Math.floor((height + gap) / shelves) - head - gap;
+      const lines = Math.floor(((box.height + box.gap) / shelves - box.head - box.gap) / cell);
       if (lines < 1) break;
-      if (shelvesFor(sizes, lines, width, least, gap) <= shelves) return { lines, head, width, least, gap };
+      if (shelvesFor(sizes, lines, cell, box) <= shelves) return { cell, lines };
     }
   }
-  const columns = Math.max(1, Math.floor(box.width));
-  return { lines: 4, head: 0, width: columns, least: 1, gap: 0 };
+  return { cell: 1, lines: 4 };
 }
 
-/** Number of shelves that the groups take, or Infinity if one is wider than all. */
-function shelvesFor(sizes: number[], lines: number, width: number, least: number, gap: number): number {
+function columnsOf(size: number, fit: Fit, box: Box): number {
+  const most = Math.max(1, Math.floor(box.width / fit.cell));
+  return Math.min(most, Math.max(Math.ceil(size / fit.lines), Math.min(size, Math.ceil(box.least / fit.cell)), 1));
+}
+
+/** Width of a block in pixels, at least that of its head. */
+function widthOf(columns: number, fit: Fit, box: Box): number {
+  return Math.max(columns * fit.cell, box.least);
+}
+
+/** Number of shelves that the groups take, or Infinity if one has more lines than a shelf. */
+function shelvesFor(sizes: number[], lines: number, cell: number, box: Box): number {
+  const fit = { cell, lines };
   let shelves = 1;
   let x = 0;
   for (const size of sizes) {
-    const columns = Math.max(Math.ceil(size / lines), least);
-    if (columns > width) return Infinity;
-    if (x + columns > width) {
+    const columns = columnsOf(size, fit, box);
+    if (columns * lines < size) return Infinity;
+    const width = widthOf(columns, fit, box);
+    if (x > 0 && x + width > box.width) {
       shelves++;
       x = 0;
     }
-    x += columns + gap;
+    x += width + box.gap;
   }
   return shelves;
 }
 
-function placed(groups: Group[], fit: Fit, rows: number): Layout {
-  const place = new Int32Array(rows).fill(-1);
+function placed(groups: Group[], fit: Fit, box: Box, rows: number): Layout {
+  const [gap, head, room] = [box.gap / fit.cell, box.head / fit.cell, box.width / fit.cell];
   const blocks: Block[] = [];
-  let [x, y, widest] = [0, 0, 1];
+  let [x, y, shelf, left, width] = [0, 0, 0, 0, 1];
   for (const group of groups) {
-    const columns = Math.min(fit.width, Math.max(Math.ceil(group.rows.length / fit.lines), fit.least));
-    if (x > 0 && x + columns > fit.width) {
-      x = 0;
-      y += fit.head + fit.lines + fit.gap;
+    const columns = columnsOf(group.rows.length, fit, box);
+    const lines = Math.ceil(group.rows.length / columns);
+    const wide = widthOf(columns, fit, box) / fit.cell;
+    if (x > 0 && x + wide > room + 1e-6) {
+      y += head + shelf + gap;
+      [x, shelf] = [0, 0];
     }
-    const lines = Math.max(fit.lines, Math.ceil(group.rows.length / columns));
-    blocks.push({ name: group.name, x, y: y + fit.head, columns, lines, rows: group.rows });
-    x += columns + fit.gap;
-    widest = Math.max(widest, x - fit.gap);
+    blocks.push({ name: group.name, x, y: y + head, columns, lines, left, rows: group.rows });
+    shelf = Math.max(shelf, lines);
+    left += columns;
+    x += wide + gap;
+    width = Math.max(width, x - gap);
   }
-  // Blocks whose last lines are empty end earlier.
-  let height = 1;
-  for (const block of blocks) {
-    block.lines = Math.ceil(block.rows.length / block.columns);
-    height = Math.max(height, block.y + block.lines);
-  }
-  const rowAt = new Int32Array(widest * height).fill(-1);
+  return filled(blocks, { width, height: Math.max(1, y + head + shelf), head }, rows);
+}
+
+function filled(blocks: Block[], size: { width: number; height: number; head: number }, rows: number): Layout {
+  const imageWidth = blocks.reduce((sum, block) => sum + block.columns, 0) || 1;
+  const imageHeight = blocks.reduce((most, block) => Math.max(most, block.lines), 1);
+  const pixel = new Int32Array(rows).fill(-1);
+  const [x, y] = [new Float32Array(rows).fill(NaN), new Float32Array(rows).fill(NaN)];
   for (const block of blocks)
     block.rows.forEach((row, at) => {
-      const cell = block.x + (at % block.columns) + (block.y + Math.floor(at / block.columns)) * widest;
-      place[row] = cell;
-      rowAt[cell] = row;
+      const [column, line] = [at % block.columns, Math.floor(at / block.columns)];
+      pixel[row] = block.left + column + line * imageWidth;
+      x[row] = block.x + column;
+      y[row] = block.y + line;
     });
-  return { width: widest, height, head: fit.head, blocks, place, rowAt };
+  return { ...size, blocks, imageWidth, imageHeight, pixel, x, y };
+}
+
+/** Row at a place in cells; -1 for none. */
+export function rowAt(layout: Layout, x: number, y: number): number {
+  for (const block of layout.blocks) {
+    const [column, line] = [Math.floor(x - block.x), Math.floor(y - block.y)];
+    if (column >= 0 && line >= 0 && column < block.columns && line < block.lines) return block.rows[column + line * block.columns] ?? -1;
+  }
+  return -1;
+}
+
+/** Row of the nearest node in a direction; the row itself if there is none. */
+export function neighbour(layout: Layout, row: number, dx: number, dy: number): number {
+  if (!(layout.x[row] >= 0)) return layout.blocks[0]?.rows[0] ?? -1;
+  let [best, least] = [row, Infinity];
+  for (let other = 0; other < layout.x.length; other++) {
+    const [x, y] = [layout.x[other] - layout.x[row], layout.y[other] - layout.y[row]];
+    const [along, aside] = [x * dx + y * dy, Math.abs(x * dy) + Math.abs(y * dx)];
+    // Whoever goes right stays on the line; a node that is hardly aside is nearer than one that is.
+    const distance = along + aside * 3;
+    if (along > 0.5 && distance < least) [best, least] = [other, distance];
+  }
+  return best;
 }

@@ -3,7 +3,7 @@
 import type { NodePage, PodShare } from "./api";
 import { workloadColour, type Painter, type Theme } from "./colours";
 import type { Cluster } from "./cluster";
-import { layOut, type Layout } from "./layout";
+import { layOut, neighbour, rowAt, type Layout } from "./layout";
 import { drawHeads, drawNode, labels, type Sheet } from "./sheet";
 
 /** Bindings and preemptions are seen for this long. */
@@ -23,6 +23,11 @@ interface Flash {
 export interface Hit {
   row: number;
   pod: PodShare | null;
+}
+
+/** Size of text, relative to that of an ordinary screen. */
+function textSize(): number {
+  return parseFloat(getComputedStyle(document.documentElement).fontSize) / 14;
 }
 
 export class ClusterMap {
@@ -50,8 +55,6 @@ export class ClusterMap {
   private fit = 1;
   private x = 0;
   private y = 0;
-  /** Called after each frame with the milliseconds it took. */
-  onFrame: (milliseconds: number) => void = () => undefined;
   /** Called when other nodes are on screen, or they are of another size. */
   onView: () => void = () => undefined;
 
@@ -62,7 +65,7 @@ export class ClusterMap {
   show(cluster: Cluster, painter: Painter, label: string, theme: Theme): void {
     const other = cluster !== this.cluster || label !== this.label;
     Object.assign(this, { cluster, painter, label, theme });
-    if (other || !this.layout || this.layout.place.length !== cluster.rows) this.arrange(other);
+    if (other || !this.layout || this.layout.pixel.length !== cluster.rows) this.arrange(other);
     this.paint();
   }
 
@@ -70,12 +73,13 @@ export class ClusterMap {
   arrange(reset: boolean): void {
     if (!this.cluster || !this.canvas.width) return;
     const ratio = devicePixelRatio;
-    const box = { width: this.canvas.width / ratio, height: this.canvas.height / ratio, head: 18, least: 56 };
+    const [space, size] = [this.canvas.width / ratio, textSize()];
+    const box = { width: space, height: this.canvas.height / ratio, head: 18 * size, least: 52 * size, gap: 10 };
     this.layout = layOut(this.cluster, this.label, box);
-    const { width, height } = this.layout;
-    this.image.width = width;
-    this.image.height = height;
-    this.pixels = new ImageData(width, height);
+    const { width, height, imageWidth, imageHeight } = this.layout;
+    this.image.width = imageWidth;
+    this.image.height = imageHeight;
+    this.pixels = new ImageData(imageWidth, imageHeight);
     this.words = new Uint32Array(this.pixels.data.buffer);
     const exact = Math.min(this.canvas.width / width, this.canvas.height / height);
     const zoomed = this.cell > this.fit * 1.01;
@@ -89,7 +93,7 @@ export class ClusterMap {
     const { layout, painter } = this;
     if (!layout || !painter || !this.pixels) return;
     this.words.fill(0);
-    for (let row = 0; row < layout.place.length; row++) if (layout.place[row] >= 0) this.words[layout.place[row]] = painter.colour(row);
+    for (let row = 0; row < layout.pixel.length; row++) if (layout.pixel[row] >= 0) this.words[layout.pixel[row]] = painter.colour(row);
     this.imageDirty = true;
     this.draw();
   }
@@ -97,7 +101,7 @@ export class ClusterMap {
   repaint(rows: readonly number[]): void {
     const { layout, painter } = this;
     if (!layout || !painter) return;
-    for (const row of rows) if (layout.place[row] >= 0) this.words[layout.place[row]] = painter.colour(row);
+    for (const row of rows) if (layout.pixel[row] >= 0) this.words[layout.pixel[row]] = painter.colour(row);
     this.imageDirty = true;
     this.draw();
   }
@@ -154,10 +158,9 @@ export class ClusterMap {
 
   /** Brings a node into view, and zooms in if that is wanted. */
   reveal(row: number, size = 0): void {
-    const place = this.layout?.place[row] ?? -1;
-    if (!this.layout || place < 0) return;
+    if (!this.layout || !(this.layout.x[row] >= 0)) return;
     if (size * devicePixelRatio > this.cell) this.cell = size * devicePixelRatio;
-    const [x, y] = [(place % this.layout.width) * this.cell, Math.floor(place / this.layout.width) * this.cell];
+    const [x, y] = [this.layout.x[row] * this.cell, this.layout.y[row] * this.cell];
     if (size || this.x + x < 0 || this.x + x + this.cell > this.canvas.width) this.x = this.canvas.width / 2 - x - this.cell / 2;
     if (size || this.y + y < 0 || this.y + y + this.cell > this.canvas.height) this.y = this.canvas.height / 2 - y - this.cell / 2;
     this.moved();
@@ -175,56 +178,36 @@ export class ClusterMap {
   /** Rows on screen, at most `most`. */
   visible(most: number): number[] {
     const found: number[] = [];
-    if (!this.layout) return found;
-    const { width, height, rowAt } = this.layout;
-    const [left, top] = [Math.max(0, Math.floor(-this.x / this.cell)), Math.max(0, Math.floor(-this.y / this.cell))];
-    const right = Math.min(width, Math.ceil((this.canvas.width - this.x) / this.cell));
-    const bottom = Math.min(height, Math.ceil((this.canvas.height - this.y) / this.cell));
-    for (let y = top; y < bottom; y++)
-      for (let x = left; x < right; x++) {
-        const row = rowAt[x + y * width];
-        if (row >= 0) found.push(row);
-        if (found.length >= most) return found;
-      }
+    const { layout, cell } = this;
+    if (!layout) return found;
+    const [left, top] = [-this.x / cell, -this.y / cell];
+    const [right, bottom] = [left + this.canvas.width / cell, top + this.canvas.height / cell];
+    for (let row = 0; row < layout.x.length && found.length < most; row++) if (layout.x[row] > left - 1 && layout.x[row] < right && layout.y[row] > top - 1 && layout.y[row] < bottom) found.push(row);
     return found;
   }
 
   /** Node, and pod on it, at a point in CSS pixels of the canvas. */
   hit(x: number, y: number): Hit {
-    const none = { row: -1, pod: null };
-    if (!this.layout) return none;
-    const [atX, atY] = [(x * devicePixelRatio - this.x) / this.cell, (y * devicePixelRatio - this.y) / this.cell];
-    const [column, line] = [Math.floor(atX), Math.floor(atY)];
-    if (column < 0 || line < 0 || column >= this.layout.width || line >= this.layout.height) return none;
-    const row = this.layout.rowAt[column + line * this.layout.width];
-    if (row < 0) return none;
-    const sheet = this.sheets.get(row);
-    const [dx, dy] = [(atX - column) * this.cell, (atY - line) * this.cell];
-    const pod = sheet?.find((each) => dx >= each.x && dx < each.x + each.width && dy >= each.y && dy < each.y + each.height)?.pod ?? null;
-    return { row, pod };
+    const { layout, cell } = this;
+    if (!layout) return { row: -1, pod: null };
+    const [atX, atY] = [(x * devicePixelRatio - this.x) / cell, (y * devicePixelRatio - this.y) / cell];
+    const row = rowAt(layout, atX, atY);
+    const [dx, dy] = [(atX - layout.x[row]) * cell, (atY - layout.y[row]) * cell];
+    const box = this.sheets.get(row)?.find((each) => dx >= each.x && dx < each.x + each.width && dy >= each.y && dy < each.y + each.height);
+    return { row, pod: box?.pod ?? null };
   }
 
   /** Place of a node in CSS pixels of the canvas. */
   placeOf(row: number): { x: number; y: number; size: number } | null {
-    const place = this.layout?.place[row] ?? -1;
-    if (!this.layout || place < 0) return null;
+    const { layout, cell } = this;
+    if (!layout || !(layout.x[row] >= 0)) return null;
     const ratio = devicePixelRatio;
-    const [column, line] = [place % this.layout.width, Math.floor(place / this.layout.width)];
-    return { x: (this.x + column * this.cell) / ratio, y: (this.y + line * this.cell) / ratio, size: this.cell / ratio };
+    return { x: (this.x + layout.x[row] * cell) / ratio, y: (this.y + layout.y[row] * cell) / ratio, size: cell / ratio };
   }
 
   /** Row of the nearest node in a direction. */
   neighbour(row: number, dx: number, dy: number): number {
-    const layout = this.layout;
-    if (!layout) return -1;
-    const place = layout.place[row] ?? -1;
-    if (place < 0) return layout.blocks[0]?.rows[0] ?? -1;
-    let [x, y] = [(place % layout.width) + dx, Math.floor(place / layout.width) + dy];
-    for (; x >= 0 && y >= 0 && x < layout.width && y < layout.height; x += dx, y += dy) {
-      const found = layout.rowAt[x + y * layout.width];
-      if (found >= 0) return found;
-    }
-    return row;
+    return this.layout ? neighbour(this.layout, row, dx, dy) : -1;
   }
 
   // -- drawing -----------------------------------------------------------------------------------------
@@ -243,7 +226,6 @@ export class ClusterMap {
   private render(): void {
     cancelAnimationFrame(this.frame);
     this.frame = 0;
-    const began = performance.now();
     const context = this.canvas.getContext("2d");
     const { layout } = this;
     if (!context || !layout || !this.pixels) return;
@@ -252,30 +234,28 @@ export class ClusterMap {
     const style = labels(this.theme);
     context.fillStyle = style.ground;
     context.fillRect(0, 0, this.canvas.width, this.canvas.height);
-    context.imageSmoothingEnabled = this.cell < 1;
-    context.drawImage(this.image, this.x, this.y, layout.width * this.cell, layout.height * this.cell);
-    if (this.cell >= 4) this.lines(context, layout, style.ground);
-    drawHeads(context, layout, this.cell, this.x, this.y, style, devicePixelRatio);
+    this.blocks(context, layout, style.ground);
+    drawHeads(context, layout, this.cell, this.x, this.y, style, devicePixelRatio * textSize());
     this.open(context, layout);
     this.marks(context, style.ink);
-    this.flare(context, began, style);
-    this.onFrame(performance.now() - began);
+    this.flare(context, performance.now(), style);
   }
 
-  /** Lines between nodes: all blocks lie on one grid, so that lines go through the whole. */
-  private lines(context: CanvasRenderingContext2D, layout: Layout, ground: string): void {
-    const thick = this.cell >= 24 ? 3 : this.cell >= 10 ? 2 : 1;
+  /** Blocks of nodes, with lines between the nodes where these are large enough. */
+  private blocks(context: CanvasRenderingContext2D, layout: Layout, ground: string): void {
+    const { cell } = this;
+    const thick = cell >= 24 ? 3 : cell >= 10 ? 2 : 1;
+    context.imageSmoothingEnabled = cell < 1;
     context.fillStyle = ground;
-    const first = (at: number) => Math.max(0, Math.floor(-at / this.cell));
-    for (let x = first(this.x); x <= layout.width; x++) {
-      const at = Math.round(this.x + x * this.cell);
-      if (at > this.canvas.width) break;
-      context.fillRect(at, 0, thick, this.canvas.height);
-    }
-    for (let y = first(this.y); y <= layout.height; y++) {
-      const at = Math.round(this.y + y * this.cell);
-      if (at > this.canvas.height) break;
-      context.fillRect(0, at, this.canvas.width, thick);
+    for (const block of layout.blocks) {
+      const [x, y] = [Math.round(this.x + block.x * cell), Math.round(this.y + block.y * cell)];
+      const [width, height] = [block.columns * cell, block.lines * cell];
+      if (x > this.canvas.width || y > this.canvas.height || x + width < 0 || y + height < 0) continue;
+      context.drawImage(this.image, block.left, 0, block.columns, block.lines, x, y, width, height);
+      if (cell < 4) continue;
+      const first = (at: number) => Math.max(0, Math.floor(-at / cell));
+      for (let column = first(x); column <= block.columns && x + column * cell < this.canvas.width; column++) context.fillRect(Math.round(x + column * cell), y, thick, height);
+      for (let line = first(y); line <= block.lines && y + line * cell < this.canvas.height; line++) context.fillRect(x, Math.round(y + line * cell), width, thick);
     }
   }
 
@@ -286,10 +266,9 @@ export class ClusterMap {
     const rows = this.visible(MOST_OPEN + 1);
     if (rows.length > MOST_OPEN) return;
     for (const row of rows) {
-      const place = layout.place[row];
-      const [x, y] = [this.x + (place % layout.width) * this.cell, this.y + Math.floor(place / layout.width) * this.cell];
+      const [x, y] = [this.x + layout.x[row] * this.cell, this.y + layout.y[row] * this.cell];
       const page = this.pages.get(this.cluster.names[row]);
-      this.sheets.set(row, drawNode(context, this.cluster, row, page, { x, y, size: this.cell, ratio: devicePixelRatio }, this.theme, workloadColour));
+      this.sheets.set(row, drawNode(context, this.cluster, row, page, { x, y, size: this.cell, ratio: devicePixelRatio * textSize() }, this.theme, workloadColour));
     }
   }
 

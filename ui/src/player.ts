@@ -1,6 +1,6 @@
 /** Time line of recordings: one position, in seconds since the start, moves all of them. */
 
-import { batch, signal } from "@preact/signals";
+import { batch, effect, signal } from "@preact/signals";
 import { route, setParams } from "./route";
 import type { Run } from "./run";
 
@@ -18,6 +18,8 @@ export class Player {
   private frame = 0;
   private before = 0;
   private timer: ReturnType<typeof setTimeout> | undefined;
+  /** Moment in the address, as this player wrote it or followed it. */
+  private shared = "";
 
   constructor(runs: Run[]) {
     this.runs = runs.filter((run) => run.recorded);
@@ -36,10 +38,21 @@ export class Player {
   }
 
   start(): void {
-    const wanted = parseFloat(route.value.params.get("at") ?? "");
-    const first = this.runs[0]?.info.start ?? 0;
-    this.position.value = Number.isFinite(wanted) ? this.inside(wanted - first) : this.length;
+    this.position.value = this.wanted();
     for (const run of this.runs) void run.start(run.info.start + Math.min(this.position.value, run.length));
+    // Links and the browser's history lead to other moments, too.
+    effect(() => {
+      const at = route.value.params.get("at") ?? "";
+      if (at === this.shared || this.playing.peek()) return;
+      this.shared = at;
+      this.seek(this.wanted());
+    });
+  }
+
+  private wanted(): number {
+    this.shared = route.peek().params.get("at") ?? "";
+    const moment = parseFloat(this.shared);
+    return Number.isFinite(moment) ? this.inside(moment - (this.runs[0]?.info.start ?? 0)) : this.length;
   }
 
   seek(position: number): void {
@@ -59,6 +72,8 @@ export class Player {
       this.load();
     }
     this.playing.value = true;
+    this.shared = "";
+    setParams({ at: "" });
     this.before = performance.now();
     this.frame = requestAnimationFrame((now) => this.step(now));
   }
@@ -82,7 +97,9 @@ export class Player {
   }
 
   private share(): void {
-    setParams({ at: this.position.value >= this.length ? "" : String(Math.round(this.moment(this.position.value) * 1000) / 1000) });
+    if (this.playing.peek()) return;
+    this.shared = this.position.peek() >= this.length ? "" : String(Math.round(this.moment(this.position.peek()) * 1000) / 1000);
+    setParams({ at: this.shared });
   }
 
   private step(now: number): void {

@@ -18,6 +18,8 @@ export interface Happening {
   pod: string;
   node: string;
   victims: string[];
+  /** State of a node, in words. */
+  text: string;
 }
 
 /** Listener to changes, in the order in which they are applied; `null` after everything was loaded anew. */
@@ -67,6 +69,11 @@ export class Run {
 
   path(rest: string, params: Record<string, string | number | null> = {}): string {
     return `runs/${this.info.id}/${rest}${query({ ...params, at: this.recorded ? this.at : null })}`;
+  }
+
+  /** Path of what has no moment of its own. */
+  timeless(rest: string): string {
+    return `runs/${this.info.id}/${rest}`;
   }
 
   listen(listener: Listener): () => void {
@@ -248,8 +255,8 @@ class Ahead {
 function happeningsOf(change: Change, cluster: Cluster): Happening[] {
   const found: Happening[] = [];
   const name = (row: number) => change.nodes.find((node) => node.row === row)?.name || cluster.names[row] || "";
-  for (const node of change.nodes) found.push({ at: change.at, kind: "node", pod: "", node: node.name || name(node.row), victims: [] });
-  for (const each of change.preempted) found.push({ at: change.at, kind: "preempted", pod: each.pod, node: name(each.row), victims: each.victims });
-  for (const each of change.bound) found.push({ at: change.at, kind: "bound", pod: each.pod, node: name(each.row), victims: [] });
+  for (const node of change.nodes) found.push({ at: change.at, kind: "node", pod: "", node: node.name || name(node.row), victims: [], text: node.name ? [node.status, node.taints && `taints ${node.taints}`].filter(Boolean).join(", ") : "gone" });
+  for (const each of change.preempted) found.push({ at: change.at, kind: "preempted", pod: each.pod, node: name(each.row), victims: each.victims, text: "" });
+  for (const each of change.bound) found.push({ at: change.at, kind: "bound", pod: each.pod, node: name(each.row), victims: [], text: "" });
   return found;
 }

@@ -120,6 +120,6 @@ function keepVerdicts(run: Run, found: ReturnType<typeof signal<PodVerdicts>>): 
     const wait = pod === asked ? Math.max(0, last + VERDICTS_PAUSE - Date.now()) : 0;
     asked = pod;
     if (!pod) controller?.abort();
-    else if (run.connection.peek().state !== "loading") timer = setTimeout(() => void load(pod), wait);
+    else if (run.cluster) timer = setTimeout(() => void load(pod), wait);
   });
 }

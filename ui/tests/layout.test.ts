@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { Cluster } from "../src/cluster";
-import { layOut, type Layout } from "../src/layout";
+import { layOut, neighbour, rowAt, type Layout } from "../src/layout";
 
 function cluster(nodes: number, groupOf: (at: number) => number, free: number[] = []): Cluster {
   const names = Array.from({ length: nodes }, (_, at) => (free.includes(at) ? "" : `n${at}`));
@@ -9,13 +9,13 @@ function cluster(nodes: number, groupOf: (at: number) => number, free: number[] 
   return new Cluster({ names, resources: [], labels: [{ key: "group", values, index }], taints: { values: [], index: names.map(() => -1) }, status: { values: [], index: names.map(() => -1) } });
 }
 
-const BOX = { width: 1200, height: 700, head: 18, least: 56 };
+const BOX = { width: 1200, height: 700, head: 18, least: 52, gap: 10 };
 
 function check(layout: Layout, nodes: number): void {
-  const cells = new Set([...layout.place].filter((each) => each >= 0));
-  expect(cells.size).toBe(nodes);
-  expect(layout.rowAt.length).toBe(layout.width * layout.height);
-  layout.place.forEach((cell, row) => cell >= 0 && expect(layout.rowAt[cell]).toBe(row));
+  const pixels = [...layout.pixel].filter((each) => each >= 0);
+  expect(new Set(pixels).size).toBe(nodes);
+  expect(Math.max(...pixels)).toBeLessThan(layout.imageWidth * layout.imageHeight);
+  layout.x.forEach((x, row) => x >= 0 && expect(rowAt(layout, x + 0.5, layout.y[row] + 0.5)).toBe(row));
 }
 
 test.each([
@@ -42,10 +42,21 @@ test("groups do not overlap, and lie in the order of their names", () => {
 test("free rows have no place, and nodes without the label come last", () => {
   const layout = layOut(cluster(10, (at) => (at < 5 ? 0 : -1), [1, 6]), "group", BOX);
   check(layout, 8);
-  expect([layout.place[1], layout.place[6]]).toEqual([-1, -1]);
+  expect([layout.pixel[1], layout.pixel[6]]).toEqual([-1, -1]);
   expect(layout.blocks.map((block) => block.name)).toEqual(["g0", ""]);
 });
 
 test("a box without room still has a place for all", () => {
-  check(layOut(cluster(3000, (at) => at % 700), "group", { width: 40, height: 10, head: 18, least: 56 }), 3000);
+  check(layOut(cluster(3000, (at) => at % 700), "group", { width: 40, height: 10, head: 18, least: 52, gap: 10 }), 3000);
+});
+
+test("arrow keys go to the nearest node, over gaps between groups, and stop at the edge", () => {
+  const layout = layOut(cluster(40, (at) => at % 2), "group", BOX);
+  const [first, second] = layout.blocks;
+  const last = first.rows[first.columns - 1];
+  expect(neighbour(layout, first.rows[0], 1, 0)).toBe(first.rows[1]);
+  expect(neighbour(layout, last, 1, 0)).toBe(second.rows[0]);
+  expect(neighbour(layout, first.rows[0], 0, 1)).toBe(first.rows[first.columns]);
+  expect(neighbour(layout, first.rows[0], 0, -1)).toBe(first.rows[0]);
+  expect(neighbour(layout, -1, 1, 0)).toBe(first.rows[0]);
 });

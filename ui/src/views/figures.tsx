@@ -4,6 +4,7 @@ import { amount, count, percent, unitOf } from "../format";
 import { Gauge } from "../parts";
 import { href } from "../route";
 import type { Run } from "../run";
+import { runs } from "../store";
 
 const PLACES: [keyof NonNullable<Run["sample"]["value"]>["queue"], string, string][] = [
   ["active", "active", "next in line"],
@@ -19,14 +20,16 @@ export function Figures({ run }: { run: Run }) {
   const sample = run.sample.value;
   void run.structure.value;
   if (!sample || !run.cluster) return <section class="figures" aria-label="Figures" aria-busy="true" />;
+  const several = runs.value.length > 1;
   const resources = Object.entries(sample.utilisation).slice(0, MOST_RESOURCES);
   return (
-    <section class="figures" aria-label="Figures" data-testid="figures">
+    <section class="figures" aria-label={several ? `Figures of ${run.info.name}` : "Figures"} data-testid={`figures-${run.info.id}`}>
+      {several && <strong class="figure-run">{run.info.name}</strong>}
       <a class="figure" href={href(["map"])}>
-        <b data-testid="nodes">{count(run.cluster.size)}</b> nodes
+        <b data-testid={`nodes-${run.info.id}`}>{count(run.cluster.size)}</b> nodes
       </a>
       <a class="figure" href={href(["pods"])}>
-        <b data-testid="on-nodes">{count(sample.onNodes)}</b> pods on nodes
+        <b data-testid={`on-nodes-${run.info.id}`}>{count(sample.onNodes)}</b> pods on nodes
       </a>
       <a class="figure places" href={href(["queues"])} aria-label={`Pods without a node: ${PLACES.map(([key, label]) => `${sample.queue[key]} ${label}`).join(", ")}`}>
         {PLACES.filter(([key]) => key === "active" || key === "unschedulable" || sample.queue[key] > 0).map(([key, label, title]) => (

@@ -3,7 +3,7 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Cluster } from "../cluster";
 import { modes, painter as painterOf, type Legend, type Mode, type Painter } from "../colours";
-import { count, decimal, moment } from "../format";
+import { count, decimal } from "../format";
 import type { ClusterMap } from "../map";
 import { NodeLink, PodLink } from "../parts";
 import { go, href, route, setParams } from "../route";
@@ -279,7 +279,7 @@ function Extremes({ run, cluster, painter }: { run: Run; cluster: Cluster; paint
   const share = painter.text(best[0].row).includes("%");
   return (
     <section data-testid="extremes">
-      <h2>Highest</h2>
+      <h2>Highest{runs.value.length > 1 && ` in ${run.info.name}`}</h2>
       <ol class="extremes">
         {best.map(({ row, value }) => (
           <li key={row} title={painter.text(row)}>
@@ -289,8 +289,4 @@ function Extremes({ run, cluster, painter }: { run: Run; cluster: Cluster; paint
       </ol>
     </section>
   );
-}
-
-export function atWords(run: Run): string {
-  return run.recorded ? `at ${moment(run.at)}` : "";
 }

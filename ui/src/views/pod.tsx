@@ -30,7 +30,7 @@ export function PodView({ run, namespace, name }: { run: Run; namespace: string;
       </div>
       <div class="columns">
         <section class="panel wide" aria-label="Explanation" data-testid="explanation">
-          <h2>{document.value?.pod.node ? "Why on this node" : "Why it has no node"}</h2>
+          <h2>{heading(explanation.value)}</h2>
           <Shown document={explanation} what="the explanation" empty={emptiness}>
             {(found) => <ExplanationBox found={found} />}
           </Shown>
@@ -46,7 +46,7 @@ export function PodView({ run, namespace, name }: { run: Run; namespace: string;
               <section class="panel" aria-label="Life" data-testid="life">
                 <h2>Life</h2>
                 {!page.complete && <p class="dim">Events from before the program started may be missing.</p>}
-                <Life life={page.life} />
+                <Life life={page.life} now={run.recorded ? run.at : Infinity} />
               </section>
             </div>
           )}
@@ -54,6 +54,15 @@ export function PodView({ run, namespace, name }: { run: Run; namespace: string;
       </div>
     </>
   );
+}
+
+function heading(found: Explanation | null): string {
+  const parts: string[] = [];
+  if (found?.podGroups.length) parts.push("Why its pod group waits");
+  if (found?.pending.length) parts.push("Why it has no node");
+  if (found?.placed.length) parts.push("Why it is on this node");
+  if (found?.evicted.length) parts.push("Why it was evicted");
+  return parts.join(", ") || "Explanation";
 }
 
 function emptiness(found: Explanation): string {
@@ -109,12 +118,13 @@ function PodFacts({ page }: { page: PodPage }) {
   );
 }
 
-function Life({ life }: { life: Moment[] }) {
+/** Events; those after the present moment of a recording are dim. */
+function Life({ life, now }: { life: Moment[]; now: number }) {
   if (!life.length) return <p class="dim empty">Nothing is known of it.</p>;
   return (
     <ol class="life">
       {life.map((each, at) => (
-        <li key={at} class={`life-${each.what}`}>
+        <li key={at} class={`life-${each.what} ${each.at > now ? "later" : ""}`}>
           <time title={fullMoment(each.at)}>{moment(each.at)}</time>
           <span class="since dim">{at > 0 ? `+${duration(each.at - life[at - 1].at)}` : ""}</span>
           <div>

@@ -91,7 +91,7 @@ function Place({ place, at }: { place: Queues["places"][number]; at: number }) {
                     <PodLink pod={group.pod} />
                   </div>
                 </td>
-                <td class="why">{group.why || <span class="dim">not tried yet</span>}</td>
+                <td class="why">{group.why || <span class="dim">{place.place === "Active" ? "not tried yet" : "not recorded"}</span>}</td>
                 <td>{group.rejectedBy.join(", ")}</td>
                 <td class="number">{group.attempts || ""}</td>
                 <td class="number nowrap">{group.waited !== null ? duration(group.waited) : ""}</td>

@@ -17,6 +17,7 @@ const LINES: Record<Theme, string[]> = {
   dark: ["#6cb2ff", "#ff9e5e", "#45d0b8", "#d68cf0", "#e3c54a", "#b3bcc8"],
 };
 const CALM = 1000;
+const STEPS = [0.01, 0.1, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 604800];
 
 export function TimeView() {
   const shown = runs.value;
@@ -160,7 +161,7 @@ function options(chart: Shown, theme: Theme, width: number, playhead: () => numb
   const colours = LINES[theme];
   const perRun = chart.dashed.filter((each) => !each).length || chart.labels.length;
   const axis = { stroke: ink, grid, ticks: { ...grid, size: 4 }, font: "11px system-ui, sans-serif" };
-  const time = chart.calendar ? {} : { values: (_: uPlot, splits: number[]) => splits.map((at) => moment(at)) };
+  const time = { values: (_: uPlot, splits: number[], _axis: number, _space: number, step: number) => splits.map((at) => (step >= 60 && chart.calendar ? moment(at).slice(0, 5) : moment(at))) };
   return {
     width,
     height: HEIGHT,
@@ -168,29 +169,30 @@ function options(chart: Shown, theme: Theme, width: number, playhead: () => numb
     cursor: { sync: { key: "time" }, drag: { x: false, y: false }, points: { size: 6 } },
     legend: { live: true, markers: { fill: (_, at) => colours[(at - 1) % perRun % colours.length] } },
     axes: [
-      { ...axis, ...time, space: 70 },
-      { ...axis, size: 62, values: (_, splits) => splits.map((value) => chart.of.words(value)) },
+      { ...axis, ...time, space: 80, ...(chart.calendar ? {} : { incrs: STEPS }) },
+      { ...axis, size: (_, values) => 14 + 6.5 * Math.max(5, ...(values ?? []).map((value) => value.length)), values: (_, splits) => splits.map((value) => chart.of.words(value)) },
     ],
     series: [
-      { label: "time", value: (_, at) => (at === null ? "–" : moment(at)) },
+      { label: "time", value: (_, at) => (at == null ? "–" : moment(at)) },
       ...chart.labels.map((label, at) => ({
         label,
         stroke: colours[at % perRun % colours.length],
         width: 1.5,
         dash: chart.dashed[at] ? [5, 4] : [],
         spanGaps: true,
-        points: { show: chart.data[0].length < 3 },
-        value: (_: uPlot, value: number | null) => (value === null ? "–" : chart.of.words(value)),
+        points: { size: 4 },
+        value: (_: uPlot, value: number | null) => (value == null ? "–" : chart.of.words(value)),
       })),
     ],
     hooks: {
-      // Without a pointer the legend has the newest values.
-      setLegend: [(plot) => plot.cursor.idx ?? newest(plot)],
-      ready: [newest],
-      setData: [newest],
+      // Without a pointer the legend has the values of the present moment of a recording, or the newest.
+      setLegend: [(plot) => present(plot, playhead())],
+      ready: [(plot) => present(plot, playhead())],
+      setData: [(plot) => present(plot, playhead())],
       draw: [
         (plot) => {
           const at = playhead();
+          present(plot, at);
           if (at === null) return;
           const x = Math.round(plot.valToPos(at, "x", true));
           plot.ctx.fillStyle = theme === "dark" ? "#ffffff" : "#14181f";
@@ -201,7 +203,8 @@ function options(chart: Shown, theme: Theme, width: number, playhead: () => numb
   };
 }
 
-function newest(plot: uPlot): void {
+function present(plot: uPlot, playhead: number | null): void {
   const last = plot.data[0].length - 1;
-  if (last >= 0 && plot.cursor.idx == null && plot.legend.idx !== last) plot.setLegend({ idx: last }, false);
+  const idx = playhead === null ? last : Math.min(last, plot.valToIdx(playhead));
+  if (idx >= 0 && plot.cursor.idx == null && plot.legend.idx !== idx) plot.setLegend({ idx }, false);
 }

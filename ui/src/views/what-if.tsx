@@ -30,7 +30,7 @@ export function WhatIfView({ run }: { run: Run }) {
     const question: WhatIf = { changes };
     setTrial({ state: "trying" });
     try {
-      const outcome = await post<Outcome>(run.path("what-if"), question, own.signal);
+      const outcome = await post<Outcome>(run.timeless("what-if"), question, own.signal);
       setTrial({ state: "tried", question, outcome });
     } catch (error) {
       if (!own.signal.aborted) setTrial({ state: "failed", text: (error as Error).message });
@@ -217,7 +217,7 @@ function DoIt({ run, question, choices, done }: { run: Run; question: WhatIf; ch
   const act = async (): Promise<void> => {
     setState({ busy: true, error: "", applied: null });
     try {
-      setState({ busy: false, error: "", applied: await post<Applied>(run.path("apply"), question) });
+      setState({ busy: false, error: "", applied: await post<Applied>(run.timeless("apply"), question) });
     } catch (error) {
       setState({ busy: false, error: (error as Error).message, applied: null });
     }
