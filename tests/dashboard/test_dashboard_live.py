@@ -231,7 +231,10 @@ def test_the_queue_is_shown_in_groups_with_reasons() -> None:
             "gates: example.com/wait",
             ["SchedulingGates"],
         )
-        counts = (await cluster.state()).sample.queue
+        sample = (await cluster.state()).sample
+        # No free cpu is of use to pods of 50 cpus.
+        assert (sample.fragmentation, sample.utilisation["cpu"]) == ({"cpu": 1.0}, 0.0)
+        counts = sample.queue
         assert (counts.unschedulable, counts.gated, counts.active) == (3, 1, 0)
         assert sum(sample.failed for sample in (await cluster.live.series()).samples) == 3
 

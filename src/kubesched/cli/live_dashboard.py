@@ -64,5 +64,6 @@ class LiveDashboard:
         self._listener.announce()
 
     async def stop(self) -> None:
-        """End all streams, and stop listening."""
+        """End all streams and answers, and stop listening."""
+        self.live.close()
         await self._listener.stop()
