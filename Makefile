@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo clients test test-controlplane test-e2e matrix campaign fuzz fuzz-cel mutants lint format types layers bench bench-quick soak soak-up conformance sweep shutdown docs reference recordings release-check clean
+.PHONY: help setup demo clients test test-controlplane test-e2e matrix campaign fuzz fuzz-cel mutants lint format types layers bench bench-quick soak soak-up conformance sweep shutdown docs reference recordings release-check ui ui-check clean
 
 help: ## show this list
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1\t\2/' | expand -t 28
@@ -39,8 +39,8 @@ test: $(STAMP) ## the whole test suite, golden decisions included
 test-controlplane: $(STAMP) ## the scheduler process against etcd and kube-apiserver from KUBEBUILDER_ASSETS
 	$(BIN)/python -m pytest -rs tests/controlplane/test_scenarios.py
 
-test-e2e: $(STAMP) ## upstream's e2e.test from E2E_TEST or KUBEBUILDER_ASSETS against `kubesched up` (FOCUS=regex)
-	$(BIN)/python tests/e2e/run_e2e.py --focus '$(FOCUS)'
+test-e2e: $(STAMP) ## upstream's e2e.test from E2E_TEST or KUBEBUILDER_ASSETS against `kubesched up` (FOCUS=regex, CLUSTER=kubeconfig)
+	$(BIN)/python tests/e2e/run_e2e.py --focus '$(FOCUS)' --kubeconfig '$(CLUSTER)'
 
 matrix: $(STAMP) ## every command from the built wheel: the base and each extra, on the newest and the lowest dependencies
 	$(BIN)/python tests/installed/matrix.py
@@ -102,5 +102,14 @@ recordings: $(STAMP) ## run the commands of docs/recordings.md again and draw wh
 release-check: $(STAMP) ## what would be published, in dist/: built twice and compared, its files, versions, installation, SBOM
 	$(BIN)/python tests/installed/release.py
 
+ui: $(STAMP) ## build the page of the dashboard from ui/ into src/kubesched/dashboard/static; needs node 20.19 and npm
+	$(BIN)/python -m kubesched.dashboard.json_schema > ui/src/api.schema.json
+	cd ui && npm ci --silent && npm run --silent types && npm run --silent check && npm run --silent test && npm run --silent build
+
+ui-check: ## the page built anew from ui/ is the one that is committed; skipped where there is no npm
+	@if ! command -v npm >/dev/null; then echo "no npm: the page of the dashboard is not built anew"; \
+	elif ! npm ci --silent --prefix ui; then echo "npm failed: the page of the dashboard is not built anew"; \
+	else cd ui && node scripts/check.mjs; fi
+
 clean: ## remove .venv and caches
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist site
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist site ui/node_modules

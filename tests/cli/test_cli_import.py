@@ -143,10 +143,10 @@ def test_groups_of_other_projects_that_may_not_be_listed_are_left_out_and_named(
             raise ApiError(403 if kind.custom else 404, "Forbidden", f"may not list {kind.group_resource}")
 
     @asynccontextmanager
-    async def connected(kubeconfig: str, context: str | None) -> AsyncIterator[Server]:
-        yield Server()
+    async def connected(kubeconfig: str, context: str | None) -> AsyncIterator[tuple[Server, str]]:
+        yield Server(), ""
 
-    monkeypatch.setattr(import_command, "_connected", connected)
+    monkeypatch.setattr(import_command, "connected", connected)
     found = asyncio.run(import_command.from_server("kubeconfig", None, quiet=True))
     assert [text.partition(": ")[0] for text in found.warnings] == [
         "podgroups.scheduling.x-k8s.io were not read",

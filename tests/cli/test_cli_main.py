@@ -14,7 +14,7 @@ from cli_kit import EXAMPLES, run, spawn
 
 from kubesched.cli.main import build_parser
 
-COMMANDS = ("demo", "simulate", "sweep", "trace", "bench", "conformance", "config", "plugins", "version")
+COMMANDS = ("demo", "simulate", "sweep", "trace", "bench", "conformance", "config", "plugins", "version", "kubelets")
 
 
 def test_help_names_every_command_and_imports_nothing_heavy() -> None:

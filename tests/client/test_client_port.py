@@ -57,6 +57,26 @@ def test_a_binding_carries_the_uid_and_is_not_retried() -> None:
     assert with_port(script).calls == [("bind", "ns", "p", "u1", "n1"), ("bind", "ns", "p", "u1", "n2")]
 
 
+def test_a_pod_is_read_by_its_uid() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        clock = VirtualClock(loop)
+        store = Store(clock, random=Random(1), auto_namespaces=True)
+        port = ApiPort(InProcessClient(store), clock=clock, rng=Random(1))
+        assert await port.read_pod(POD) is None
+        spec = {"containers": [{"name": "c", "image": "i"}]}
+        for name in ("p", "q"):
+            store.create(PODS, "ns", {"metadata": {"name": name}, "spec": spec})
+        stored = store.get(PODS, "ns", "p").typed
+        store.bind("ns", "p", stored.uid, "n1")
+        read = await port.read_pod(stored)
+        assert read is not None
+        assert (read.name, read.uid, read.spec.node_name) == ("p", stored.uid, "n1")
+        assert await port.read_pod(POD) is None  # another pod has the name
+
+    run_virtual(main(), start=EPOCH)
+
+
 def test_condition_and_nomination_go_in_one_patch() -> None:
     async def script(server: FakeServer, port: ApiPort) -> None:
         assert await port.patch_pod_status(POD, condition=FAILED, nominated_node_name="n1")

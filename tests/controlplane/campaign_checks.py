@@ -7,8 +7,8 @@ S6  a device belongs to one claim
 S7  a claim keeps its volume, no two claims have the same one, and a pod's node reaches its volumes
 
 Who has sent a write is known by its path. Two leaders in succession may over-commit a node, and give one device to two
-claims, if a write of the first arrives after the second has decided. One leader may over-commit a node if the answer to
-a binding is lost and the watch is late. kube-scheduler has the same windows, and the kubelet rejects the second pod.
+claims, if a write of the first arrives after the second has decided. kube-scheduler has the same window, and the kubelet
+rejects the second pod.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ class Checks:
 
     Attributes:
         bound: node of each binding, by UID of the pod.
-        forgotten: UIDs of pods whose binding failed, as far as the scheduler could know.
         disturbed: nodes that somebody else has shrunk, or bound pods to.
     """
 
@@ -43,7 +42,6 @@ class Checks:
         self._broken = broken
         self.bound: dict[str, str] = {}
         self.disturbed: set[str] = set()
-        self.forgotten: set[str] = set()
         self._senders: dict[str, set[str]] = {}
         self._binders: dict[str, set[str]] = {}
         self._volume_of: dict[str, str] = {}
@@ -96,7 +94,7 @@ class Checks:
         if node is None or node_name in self.disturbed or len(senders) > 1:
             return
         pods = [item.typed for item in self._store.list(PODS).items if item.typed.spec.node_name == node_name]
-        if any(self._binders.get(pod.uid) != senders or pod.uid in self.forgotten for pod in pods):
+        if any(self._binders.get(pod.uid) != senders for pod in pods):
             return
         infos = [PodInfo(pod) for pod in pods]
         room = node.typed.status.allocatable

@@ -170,13 +170,7 @@ class Replica:
             elif info.requested.milli_cpu > info.allocatable.milli_cpu:
                 self.day.broken.append(f"S2: {pod.key} makes {info.name} too full")
 
-        real_forget = cache.forget_pod
-
-        def forget(pod: Pod) -> None:
-            self.day.checks.forgotten.add(pod.metadata.uid)
-            real_forget(pod)
-
-        cache.assume_pod, cache.forget_pod = assume, forget  # type: ignore[method-assign]  # the test's onlookers
+        cache.assume_pod = assume  # type: ignore[method-assign]  # the test's onlooker
 
     def _watch_evictions(self) -> None:
         """S4: victims have less priority, and a budget is violated only if no node makes room without that."""

@@ -27,7 +27,7 @@ CHART = DEPLOY / "helm" / "kubesched"
 HELM = shutil.which("helm", path=sysconfig.get_path("scripts")) or shutil.which("helm")
 KUBECTL = os.environ.get("KUBECTL") or shutil.which("kubectl")
 VARIANTS = {"second-scheduler": ("kubesched", "kubesched"), "replacement": ("default-scheduler", "kube-scheduler")}
-COMPONENTS = ("monitoring", "network-policy", "own-plugins", "pod-groups", "reader")
+COMPONENTS = ("kubelets", "monitoring", "network-policy", "own-plugins", "pod-groups", "reader")
 BASE = documents(KUSTOMIZE / "base" / "rbac.yaml", KUSTOMIZE / "base" / "deployment.yaml")
 STATIC_POD = documents(DEPLOY / "static-pod" / "kubesched.yaml")[0]
 

@@ -1,4 +1,4 @@
-"""Runner of upstream's ``e2e.test`` against ``kubesched up``: ``make test-e2e``.
+"""Runner of upstream's ``e2e.test`` against ``kubesched up``, or a real control plane: ``make test-e2e``.
 
 The program is the file in ``E2E_TEST``, or ``e2e.test`` in ``KUBEBUILDER_ASSETS``; without it nothing is run. The list
 ``specs.txt`` says which specs are run and what is expected of them. The exit code is 1 when a result is another.
@@ -72,17 +72,16 @@ def list_specs(program: Path) -> list[str]:
 
 
 @contextmanager
-def cluster(folder: Path, nodes: int) -> Iterator[Path]:
-    """Run ``kubesched up``; the value is its kubeconfig."""
-    kubeconfig = folder / "kubeconfig"
-    command = [sys.executable, "-m", "kubesched.cli", "up", "--quiet", "--nodes", str(nodes), "--port", "0"]
-    command += ["--tls", "--kubeconfig-out", str(kubeconfig)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder)
+def kubesched(folder: Path, *arguments: str, speaks: bool = True) -> Iterator[None]:
+    """Run a command of kubesched; one that ``speaks`` has started when it has written a line."""
+    command = [sys.executable, "-m", "kubesched.cli", *arguments]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder, env=environment)
     try:
         assert process.stdout is not None
-        if not process.stdout.readline().strip():
-            raise RuntimeError(f"kubesched up did not start; exit code {process.wait(_PATIENCE)}")
-        yield kubeconfig
+        if speaks and not process.stdout.readline().strip():
+            raise RuntimeError(f"kubesched {arguments[0]} did not start; exit code {process.wait(_PATIENCE)}")
+        yield
     finally:
         process.send_signal(signal.SIGINT)
         try:
@@ -90,6 +89,21 @@ def cluster(folder: Path, nodes: int) -> Iterator[Path]:
         except subprocess.TimeoutExpired:
             process.kill()
             process.communicate()
+
+
+@contextmanager
+def cluster(folder: Path, nodes: int, kubeconfig: str = "") -> Iterator[Path]:
+    """Run ``kubesched up``, or a scheduler and hollow nodes on the API server of a kubeconfig. The value is a kubeconfig."""
+    count = ("--nodes", str(nodes))
+    if kubeconfig:
+        hollow = ("kubelets", *count, "--kubeconfig", kubeconfig, "--name", "e2e", "--delete-nodes")
+        scheduler = ("run", "--kubeconfig", kubeconfig, "--secure-port", "0")
+        with kubesched(folder, *hollow), kubesched(folder, *scheduler, speaks=False):
+            yield Path(kubeconfig)
+        return
+    made = folder / "kubeconfig"
+    with kubesched(folder, "up", "--quiet", *count, "--port", "0", "--tls", "--kubeconfig-out", str(made)):
+        yield made
 
 
 def read_results(folder: Path) -> dict[str, str]:
@@ -103,12 +117,17 @@ def read_results(folder: Path) -> dict[str, str]:
     return results
 
 
-def run_specs(program: Path, specs: Sequence[str], folder: Path, nodes: int, hours: float) -> dict[str, str]:
-    """Run specs against a new cluster, one program for as many as an argument holds. Returns results by name."""
+def run_specs(
+    program: Path, specs: Sequence[str], folder: Path, nodes: int, hours: float, kubeconfig: str = ""
+) -> dict[str, str]:
+    """Run specs against a new cluster, or that of a kubeconfig; one program for as many as an argument holds.
+
+    Returns results by name.
+    """
     results: dict[str, str] = {}
     for part in _parts(specs):
-        with tempfile.TemporaryDirectory(dir=folder) as place, cluster(Path(place), nodes) as kubeconfig:
-            command = [str(program), f"--kubeconfig={kubeconfig}", "--provider=skeleton", "--ginkgo.no-color"]
+        with tempfile.TemporaryDirectory(dir=folder) as place, cluster(Path(place), nodes, kubeconfig) as access:
+            command = [str(program), f"--kubeconfig={access}", "--provider=skeleton", "--ginkgo.no-color"]
             command += [f"--report-dir={place}", f"--ginkgo.timeout={hours:g}h", f"--ginkgo.focus={part}"]
             with (folder / "e2e.log").open("a", encoding="utf-8") as log:
                 code = subprocess.run(
@@ -158,6 +177,9 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     parser.add_argument("--focus", default="", help="only specs whose names this regular expression is found in")
     parser.add_argument("--specs", default=str(HERE / "specs.txt"), help="the list of expectations")
     parser.add_argument("--report", default="e2e-report", help="folder for results and the log")
+    parser.add_argument(
+        "--kubeconfig", default="", help="a cluster without scheduler and nodes to use in place of kubesched up"
+    )
     options = parser.parse_args(arguments)
     program = find_program(environment)
     if program is None:
@@ -168,7 +190,8 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     chosen = [spec for spec in specs if (rule := expected(rules, spec)) is not None and rule.word != "skip"]
     folder = Path(options.report).resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    results = run_specs(program, chosen, folder, options.nodes, options.hours)
+    kubeconfig = str(Path(options.kubeconfig).resolve()) if options.kubeconfig else ""
+    results = run_specs(program, chosen, folder, options.nodes, options.hours, kubeconfig)
     lines, good = compare(rules, specs, results)
     (folder / "results.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     counts = {word: sum(line.startswith(word) for line in lines) for word in ("passed", "failed", "skipped", "missing")}

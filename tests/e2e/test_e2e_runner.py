@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from run_e2e import HERE, compare, expected, find_program, main, read_rules
+from run_e2e import HERE, compare, expected, find_program, kubesched, main, read_rules, run_specs
 
 #: Program with four specs. It asks the cluster of its kubeconfig for its nodes, and reports the specs in focus.
 FAKE = """#!{python}
@@ -20,7 +20,7 @@ if "list-tests" in given:
     sys.exit()
 server = yaml.safe_load(open(given["kubeconfig"]))["clusters"][0]["cluster"]["server"]
 context = ssl._create_unverified_context()
-nodes = urllib.request.urlopen(server + "/api/v1/nodes", context=context).read().count(b'"providerID"') or 1
+nodes = urllib.request.urlopen(server + "/api/v1/nodes", context=context).read().count(b'"kubernetes.io/hostname"')
 with open(given["report-dir"] + "/junit_01.xml", "w") as report:
     report.write("<testsuites><testsuite>")
     for spec in specs:
@@ -59,6 +59,15 @@ def test_specs_run_against_a_cluster_and_results_are_compared_with_the_list(
     assert "failed   [sig-a] known\n" in results
     assert "not run  [sig-b] other  (needs containers)\n" in results
     assert "not run  [sig-c] unlisted  (no line of specs.txt is about it)\n" in results
+
+
+def test_specs_run_against_a_given_control_plane_with_a_scheduler_and_hollow_nodes(tmp_path: Path) -> None:
+    program = find_program(fake(tmp_path))
+    assert program is not None
+    given = tmp_path / "given"
+    with kubesched(tmp_path, "up", "-q", "--no-scheduler", "--tls", "--kubeconfig-out", str(given)):
+        results = run_specs(program, ["[sig-a] good", "[sig-a] known"], tmp_path, 2, 0.1, str(given))
+    assert results == {"[sig-a] good [Conformance]": "passed", "[sig-a] known [Conformance]": "failed"}
 
 
 @pytest.mark.parametrize(

@@ -112,6 +112,12 @@ CHECKS: Final = (
         during=[
             check("kubesched import --kubeconfig kubesched.kubeconfig -o real.jsonl", "saved", "server"),
             check(
+                "kubesched kubelets --kubeconfig kubesched.kubeconfig --nodes 2 --name far",
+                "stop with Ctrl-C",
+                "server",
+                lasting=True,
+            ),
+            check(
                 "kubesched run --kubeconfig kubesched.kubeconfig --leader-elect=false --bind-address 127.0.0.1 --secure-port {port}",
                 "Serving securely",
                 "run",
@@ -124,6 +130,7 @@ CHECKS: Final = (
     check("kubesched bench --http --nodes 5 --pods 5 --runs 1 -q", "pods created", "server"),
     check("kubesched bench --run --nodes 5 --pods 5 --runs 1 -q", "pods with an event", "server"),
     check("kubesched run --help", "leader-elect", "server"),
+    check("kubesched kubelets --help", "--delete-nodes"),
 )
 
 

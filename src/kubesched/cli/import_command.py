@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import random
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 from typing import Any
 
 from kubesched.api.kinds import CORE_EVENTS, RESOURCE_QUOTAS, Kind
@@ -26,6 +25,7 @@ from kubesched.cluster.files import (
 )
 from kubesched.cluster.store import Store
 
+from .connected import connected
 from .console import progress_bar, warn, write
 from .errors import CliError
 from .interrupts import run_loop
@@ -77,7 +77,7 @@ async def from_server(kubeconfig: str, context: str | None, *, quiet: bool, dele
         ApiError: when the server refuses.
     """
     found = Manifests()
-    async with _connected(kubeconfig, context) as transport:
+    async with connected(kubeconfig, context) as (transport, _):
         with progress_bar("reading", quiet=quiet) as bar:
             for number, kind in enumerate(IMPORTED_KINDS, 1):
                 if kind == RESOURCE_QUOTAS and not deleting:
@@ -107,7 +107,7 @@ async def preemptions_of(kubeconfig: str, context: str | None, names: Sequence[s
         CliError, ApiError: as :func:`from_server`.
     """
     found = []
-    async with _connected(kubeconfig, context) as transport:
+    async with connected(kubeconfig, context) as (transport, _):
         for name in names:
             namespace, _, pod = name.partition("/")
             about = f"involvedObject.kind=Pod,involvedObject.name={pod},reason=Preempted"
@@ -117,27 +117,6 @@ async def preemptions_of(kubeconfig: str, context: str | None, names: Sequence[s
                 by = event.get("reportingComponent") or (event.get("source") or {}).get("component") or "a scheduler"
                 found.append(f"{name} was evicted at {when}, says {by}: {event.get('message', '')}")
     return found
-
-
-@asynccontextmanager
-async def _connected(kubeconfig: str, context: str | None) -> AsyncIterator[Transport]:
-    # Imported only here: the HTTP client is an extra.
-    from kubesched.client.access import AccessError, load_kubeconfig  # noqa: PLC0415
-    from kubesched.client.connection_log import connection_failure  # noqa: PLC0415
-    from kubesched.client.http import HttpTransport  # noqa: PLC0415
-
-    try:
-        access = await load_kubeconfig(kubeconfig, context=context or "")
-        transport = HttpTransport.connect(access)
-    except AccessError as error:
-        raise CliError(str(error)) from None
-    try:
-        async with transport:
-            yield transport
-    except (ApiError, OSError) as error:
-        if text := connection_failure(f"API server {access.url}", error):
-            raise CliError(text) from None
-        raise
 
 
 async def _list(transport: Transport, kind: Kind) -> AsyncIterator[dict[str, Any]]:

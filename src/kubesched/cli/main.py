@@ -58,6 +58,7 @@ _COMMANDS: Final[tuple[tuple[str, str, Callable[[argparse.ArgumentParser], None]
     ("sweep", "many runs with different parameters, on processes or a cluster, into one table", simulations.sweep),
     ("trace", "read a published batch trace, and write its tasks as pods that arrive over time", simulations.trace),
     ("up", "an embedded cluster that kubectl can talk to, until Ctrl-C", clusters.up),
+    ("kubelets", "hollow nodes on the API server of a kubeconfig, until Ctrl-C", clusters.kubelets),
     ("run", "schedule a real cluster, with kube-scheduler's flags and files", clusters.run),
     ("view", "the dashboard over files: results, recorded decisions and saved clusters", clusters.view),
     ("import", "copy a real cluster into a file to start from", clusters.import_),

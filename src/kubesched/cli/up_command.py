@@ -49,7 +49,7 @@ from kubesched.cluster.http import (
     publish_address,
     write_kubeconfig,
 )
-from kubesched.cluster.kubelets import Stage, default_stages, job_end, load_stages, make_nodes, rules_of, zone_names
+from kubesched.cluster.kubelets import make_nodes, zone_names
 from kubesched.cluster.store import Store
 from kubesched.explain.records import Recorder
 from kubesched.explain.watchers import Watchers
@@ -77,6 +77,7 @@ from .errors import CliError
 from .interrupts import run_loop
 from .loading import load_setup
 from .memory import EVENT_CACHE, MOST_EVENTS, give_back
+from .pod_life import pod_stages
 from .preemption_log import PreemptionLog
 from .saved_file import claimed, decision_file, refuse_missing_directory, save_or_rescue
 from .stopping import StopSignal
@@ -88,8 +89,6 @@ __all__ = ["run"]
 
 #: Seconds between two renewals of a hollow kubelet's lease, as with real kubelets.
 _HEARTBEAT_SECONDS: Final = 10.0
-#: Seconds after which a deleted pod is gone, as with programs that end when asked to.
-_STOP_SECONDS: Final = 1.0
 #: Least time in seconds for which a function must hold the event loop to be logged.
 _HOLD_SECONDS: Final = 0.5
 #: Seconds between two looks at the Service of the API server, as upstream.
@@ -315,7 +314,7 @@ def _build(
         gates=gates,
         controllers=not options.no_controllers,
         kubelet_options={"heartbeat_seconds": _HEARTBEAT_SECONDS},
-        stages=_stages(options),
+        stages=pod_stages(options),
         extenders=http_extenders(config.extenders),
         observers=[*([] if options.quiet else [PreemptionLog(clock)]), *observers],
         taint_new_nodes=not options.no_controllers,
@@ -325,20 +324,6 @@ def _build(
     embedded.store.most_events = MOST_EVENTS
     _fill(embedded.store, options, start or "", snapshot, dump, config)
     return embedded
-
-
-def _stages(options: argparse.Namespace) -> tuple[Stage, ...]:
-    """Return the stage rules of the files.
-
-    If there are none for pods, add the default rules and the rules of the options.
-    """
-    stages, seconds = load_stages(options.stages), options.stop_pods_after
-    if seconds is not None and rules_of("Pod", stages, ()):
-        warn(f"--stop-pods-after {seconds:g}: ignored, because --stages has rules for pods")
-    pods = rules_of("Pod", stages, default_stages(stop_delay=_STOP_SECONDS if seconds is None else seconds))
-    if options.complete_jobs is not None:
-        pods += (job_end(options.complete_jobs),)
-    return (*pods, *(stage for stage in stages if stage.kind != "Pod"))
 
 
 def _clock(options: argparse.Namespace, loop: asyncio.AbstractEventLoop, snapshot: Snapshot | None) -> Clock:

@@ -147,6 +147,19 @@ class ApiPort:
         meta = pod.metadata
         return self.transport.bind(meta.namespace, meta.name, meta.uid, node_name)
 
+    async def read_pod(self, pod: Pod) -> Pod | None:
+        """Return exactly this pod, by UID, as the API server has it now; None if it is gone.
+
+        The pod is read with a list, because the scheduler's role lists pods, and gets none.
+
+        Raises:
+            ApiError: if the server refuses.
+            OSError: if the server cannot be reached.
+        """
+        meta = pod.metadata
+        page = await self.transport.list(PODS, meta.namespace, field_selector=f"metadata.name={meta.name}")
+        return next((item.typed for item in page.items if item.uid == meta.uid), None)
+
     def is_written(
         self, pod: Pod, *, condition: PodCondition | None = None, nominated_node_name: str | None = None
     ) -> bool:

@@ -1,4 +1,8 @@
+<<<<<<< HEAD
 """Arguments of the commands for a lasting cluster: ``up``, ``import``, ``run`` and ``view``."""
+=======
+"""Arguments of the commands for a lasting cluster: ``up``, ``kubelets``, ``import`` and ``run``."""
+>>>>>>> main
 
 from __future__ import annotations
 
@@ -17,9 +21,15 @@ from .options import (
     start_from,
     ui,
 )
+<<<<<<< HEAD
 from .values import duration, node_count, port, speed, ui_address, zones
 
 __all__ = ["import_", "run", "up", "view"]
+=======
+from .values import duration, label, node_count, port, speed, zones
+
+__all__ = ["import_", "kubelets", "run", "up"]
+>>>>>>> main
 
 
 def _listening(parser: argparse.ArgumentParser) -> None:
@@ -71,6 +81,30 @@ def _listening(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tls-ca", metavar="FILE", help="authority of the certificate, for the kubeconfig (PEM)")
 
 
+def _hollow_nodes(parser: argparse.ArgumentParser) -> None:
+    """Add options for the number and the form of hollow nodes."""
+    parser.add_argument("--nodes", metavar="N", type=node_count, default=0, help="create N hollow nodes")
+    parser.add_argument("--node-template", metavar="FILE", help="make the hollow nodes from this Node manifest")
+    node_resources(parser)
+    parser.add_argument("--zones", metavar="N", type=zones, default=0, help="distribute the hollow nodes over N zones")
+
+
+def _pod_life(parser: argparse.ArgumentParser) -> None:
+    """Add options for the life of hollow pods."""
+    parser.add_argument(
+        "--complete-jobs",
+        metavar="DURATION",
+        type=duration,
+        help="let pods of Jobs succeed after this time, such as 5s, unless kubesched.io/duration says otherwise",
+    )
+    parser.add_argument(
+        "--stop-pods-after",
+        metavar="DURATION",
+        type=duration,
+        help="remove deleted pods after this time, or after their grace period if that is shorter (default: 1s)",
+    )
+
+
 def up(parser: argparse.ArgumentParser) -> None:
     parser.description = """\
 Run an embedded cluster in one process: API server, scheduler, controllers and hollow nodes. kubectl works against it.
@@ -78,10 +112,7 @@ It listens on loopback by default, writes a kubeconfig, and runs until Ctrl-C.""
     parser.epilog = """\
 examples: kubesched up --nodes 1000 --zones 3 -f examples/web-shop
           kubesched up --snapshot cluster.jsonl.gz --speed 60"""
-    parser.add_argument("--nodes", metavar="N", type=node_count, default=0, help="create N hollow nodes")
-    parser.add_argument("--node-template", metavar="FILE", help="make the hollow nodes from this Node manifest")
-    node_resources(parser)
-    parser.add_argument("--zones", metavar="N", type=zones, default=0, help="distribute the hollow nodes over N zones")
+    _hollow_nodes(parser)
     parser.add_argument(
         "-f", "--filename", metavar="FILE|DIR", action="append", nargs="+", default=[], help="manifests to create"
     )
@@ -95,18 +126,7 @@ examples: kubesched up --nodes 1000 --zones 3 -f examples/web-shop
     parser.add_argument(
         "--no-controllers", action="store_true", help="run no controllers: objects stay as they are written"
     )
-    parser.add_argument(
-        "--complete-jobs",
-        metavar="DURATION",
-        type=duration,
-        help="let pods of Jobs succeed after this time, such as 5s, unless kubesched.io/duration says otherwise",
-    )
-    parser.add_argument(
-        "--stop-pods-after",
-        metavar="DURATION",
-        type=duration,
-        help="remove deleted pods after this time, or after their grace period if that is shorter (default: 1s)",
-    )
+    _pod_life(parser)
     parser.add_argument(
         "--speed", metavar="X", type=speed, default=1.0, help="let time pass X times as fast (default: 1)"
     )
@@ -136,6 +156,31 @@ examples: kubesched up --nodes 1000 --zones 3 -f examples/web-shop
     ui(parser)
     parser.add_argument("--seed", metavar="S", type=int, default=0, help="seed of ties and names (default: 0)")
     quiet(parser)
+
+
+def kubelets(parser: argparse.ArgumentParser) -> None:
+    parser.description = """\
+Hollow nodes on the API server of a kubeconfig, real or embedded. Makes Node objects with the label
+kubesched.io/kubelets, renews their Leases, and runs the pods that are bound to them as kubesched up does: they get
+addresses and a status, end by stage rules, and are removed when they are deleted. No containers run. Nodes without the
+label are left alone. Runs until Ctrl-C."""
+    parser.epilog = """\
+examples: kubesched kubelets --kubeconfig ~/.kube/config --nodes 100 --zones 3 --delete-nodes
+          kubesched kubelets --kubeconfig test.kubeconfig --name hollow --complete-jobs 5s    # nodes of an earlier run"""
+    real_cluster(parser, "the cluster to add nodes to; required")
+    _hollow_nodes(parser)
+    parser.add_argument(
+        "--name",
+        metavar="NAME",
+        type=label,
+        default="hollow",
+        help="value of the nodes' label, and beginning of their names; one process for each (default: %(default)s)",
+    )
+    parser.add_argument("--delete-nodes", action="store_true", help="delete the nodes and their Leases at the end")
+    stages(parser)
+    _pod_life(parser)
+    parser.add_argument("--seed", metavar="S", type=int, default=0, help="seed of jitter and failures (default: 0)")
+    quiet(parser, "print nothing but problems")
 
 
 def import_(parser: argparse.ArgumentParser) -> None:

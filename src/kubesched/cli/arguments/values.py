@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 from typing import Final
 
 from kubesched.base.hosts import loopback_listener
@@ -14,6 +15,7 @@ __all__ = [
     "count",
     "duration",
     "factor",
+    "label",
     "moment",
     "node_count",
     "port",
@@ -36,6 +38,7 @@ def count(text: str) -> int:
     return value
 
 
+_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
 #: Most hollow nodes that may be asked for; more do not fit into the memory of a machine.
 _MOST_NODES: Final = 1_000_000
 
@@ -46,6 +49,13 @@ def node_count(text: str) -> int:
     if value > _MOST_NODES:
         raise argparse.ArgumentTypeError(f"must be at most {_MOST_NODES}: {value}")
     return value
+
+
+def label(text: str) -> str:
+    """Parse a DNS label that leaves room for a number behind it."""
+    if not _LABEL.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"must be 1 to 40 lower-case letters, digits and inner hyphens: {text!r}")
+    return text
 
 
 def positive(text: str) -> int:

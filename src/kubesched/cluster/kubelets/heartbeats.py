@@ -16,7 +16,7 @@ from itertools import cycle
 from typing import Any, Final
 
 from kubesched.api.kinds import LEASES, NODES
-from kubesched.api.wire import ApiError, Transport, tolerate
+from kubesched.api.wire import MERGE_PATCH, ApiError, Transport, tolerate
 from kubesched.base.times import Clock, micro_time, timestamp
 
 from .nodes import kubelet_conditions
@@ -32,9 +32,17 @@ _WRITES_PER_TURN: Final = 100
 
 
 class Heartbeats:
-    """Heartbeats of all nodes of a set of kubelets, sent by one task."""
+    """Heartbeats of all nodes of a set of kubelets, sent by one task. Their Leases have the ``labels``."""
 
-    def __init__(self, client: Transport, clock: Clock, seconds: float | None, note: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        client: Transport,
+        clock: Clock,
+        seconds: float | None,
+        note: Callable[[str], None],
+        labels: Mapping[str, str],
+    ) -> None:
+        self._labels = labels
         self._client = client
         self._clock = clock
         self._seconds = seconds
@@ -185,14 +193,17 @@ class Heartbeats:
             "leaseDurationSeconds": _LEASE_SECONDS,
             "renewTime": micro_time(self._clock.now()),
         }
-        body = {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}
+        body: dict[str, Any] = {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}
+        if self._labels:
+            body["metadata"]["labels"] = dict(self._labels)
         if name not in self._leased:
             with tolerate("AlreadyExists"):
                 await self._client.create(LEASES, NAMESPACE, body)
                 self._leased.add(name)
                 return
         try:
-            await self._client.update(LEASES, NAMESPACE, name, body)
+            # A real server refuses an update of a Lease without its version.
+            await self._client.patch(LEASES, NAMESPACE, name, {"spec": spec}, patch_type=MERGE_PATCH)
         except ApiError as error:
             if error.code == 404:
                 self._leased.discard(name)

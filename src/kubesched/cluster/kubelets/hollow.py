@@ -33,7 +33,7 @@ from .prerequisites import FAILED_PREPARE, Prerequisites, claim_names
 from .stages import DURATION, EXIT, Next, Stage, choose, rules_of
 from .watch_cache import Handler, Problems, WatchCache
 
-__all__ = ["DURATION", "EXIT", "HollowKubelets"]
+__all__ = ["DURATION", "EXIT", "FAILED", "RUN_BY", "HollowKubelets"]
 
 _RETRY_SECONDS: Final = 1.0
 #: Expired timers handled before other tasks run, for transports that never wait.
@@ -44,6 +44,8 @@ _EXITS: Final = ("Running", *_FINISHED)
 _REVIVE: Final = Stage("pod-revive", next=Next(ready=True))
 
 
+#: Label of a node that kubelets outside of the cluster's process run; its value is their name.
+RUN_BY: Final = "kubesched.io/kubelets"
 #: Annotation of a node that fails it with the value "true"; removing it brings the node back.
 FAILED: Final = "kubesched.io/failed"
 
@@ -64,7 +66,7 @@ class _Running:
 
 
 class HollowKubelets:
-    """Hollow kubelets of all nodes that exist: they run the pods.
+    """Hollow kubelets of all nodes that exist and whose label :data:`RUN_BY` has their name: they run the pods.
 
     Args:
         stages: rules; those for pods replace the built-in ones, see :func:`.stages.default_stages`.
@@ -73,6 +75,7 @@ class HollowKubelets:
         report_images: True if a node lists the images that pods have run there.
         image_sizes: bytes of images by name; others get a size derived from their name.
         await_attachments: True if pods wait until their CSI volumes are attached; needs the attach controller.
+        name: value of the nodes' label; empty for the nodes without the label.
 
     With the built-in stages a pod with the annotation ``kubesched.io/duration`` finishes after that time with the phase
     that ``kubesched.io/exit`` names. Its restart policy has no effect on that. Pods on nodes that do not exist, or that
@@ -90,9 +93,11 @@ class HollowKubelets:
         report_images: bool = False,
         image_sizes: Mapping[str, int] | None = None,
         await_attachments: bool = False,
+        name: str = "",
     ) -> None:
         self._client = client
         self._clock = clock
+        self._name = name
         self._stages = rules_of("Pod", stages)
         self._random = rng if rng is not None else Random(0)
         self.problems = Problems("kubesched.cluster", "hollow kubelets", "is left alone: {}")
@@ -106,7 +111,8 @@ class HollowKubelets:
         self._addresses = 0
         self._wake = asyncio.Event()
         self._in_action = False
-        self._heartbeats = Heartbeats(client, clock, heartbeat_seconds, self.problems.note)
+        labels = {RUN_BY: name} if name else {}
+        self._heartbeats = Heartbeats(client, clock, heartbeat_seconds, self.problems.note, labels)
         self._recorder = EventWriter(client, clock, Counts(), rng=self._random, report=self.problems.note)
         self._complaints: deque[tuple[_Running, str, str]] = deque()
         self._caches: list[WatchCache] = []
@@ -185,10 +191,10 @@ class HollowKubelets:
 
     def _node_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         name = item.name
-        if new is None:
+        if new is None or item.typed.metadata.labels.get(RUN_BY, "") != self._name:
             self._annotated.discard(name)
-            self._nodes.pop(name, None)
-            self._heartbeats.node_removed(name)
+            if self._nodes.pop(name, None) is not None:
+                self._heartbeats.node_removed(name)
             return
         fresh = name not in self._nodes
         should_fail = item.typed.metadata.annotations.get(FAILED) == "true"

@@ -42,8 +42,11 @@ class Problems(list[str]):
         self._log = logging.getLogger(logger)
         self._who = who
         self.skipped = skipped
+        #: Number of problems so far, also of those that are no longer kept.
+        self.total = 0
 
     def note(self, text: str) -> None:
+        self.total += 1
         self.append(text)
         if len(self) > 1000:
             del self[:500]

@@ -142,6 +142,9 @@ class ReplayPort:
     async def bind(self, pod: Pod, node_name: str) -> None:
         raise _refused()
 
+    async def read_pod(self, pod: Pod) -> Pod | None:
+        raise _refused()
+
     async def bind_volume(self, volume: Any) -> Any:
         raise _refused()
 

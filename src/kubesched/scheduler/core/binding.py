@@ -11,9 +11,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from kubesched.api.types import Pod
+from kubesched.api.wire import ApiError
 from kubesched.base.tasks import Supervisor, child
 
 from ..extenders import calls as extender_calls
@@ -27,7 +28,7 @@ from ..nodes.nominating import NominatingInfo
 from ..queue import SchedulingQueue
 from .attempt import Attempt, AttemptMetrics
 from .diagnosis import Rejection
-from .failure import FailureHandler, is_fenced, is_rejected
+from .failure import FailureHandler, is_fenced, is_open, is_rejected
 from .handle import Backends
 from .observer import AttemptObserver
 from .status_writer import StatusWriter
@@ -35,6 +36,12 @@ from .status_writer import StatusWriter
 __all__ = ["BindingCycles"]
 
 _log = logging.getLogger("kubesched.scheduler")
+
+#: Seconds within which the API server has to say whether a pod is bound, after a binding without an answer. A leader that
+#: cannot reach it for that long has lost the lease.
+_KNOWN_WITHIN: Final = 60.0
+#: Pause in seconds before the pod is read again, and the longest one, to which it is doubled.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 2.0
 
 
 class _StoppedError(Exception):
@@ -70,6 +77,7 @@ class BindingCycles:
         self._waiting = backends.waiting_pods
         self._pre_binding = backends.pods_in_pre_bind
         self._clock = backends.clock
+        self._client = backends.client
         self._supervisor = supervisor
         self._attempts = attempts
         self._permit_waits = metrics.permit_wait_duration_seconds
@@ -185,11 +193,37 @@ class BindingCycles:
     async def _when_bound(self, attempt: Attempt, answer: Awaitable[Status | None]) -> None:
         """End a binding when the Bind plugins have answered."""
         try:
-            failure = _unless_skipped(await answer)
+            failure = await self._unless_bound(attempt, _unless_skipped(await answer))
         except Exception as error:
             _log.exception("binding pod %s failed unexpectedly", attempt.assumed.key)
             failure = Status.from_error(error)
         self._end(attempt, failure)
+
+    async def _unless_bound(self, attempt: Attempt, failure: Status | None) -> Status | None:
+        """Return the failure of a binding, or None if the pod is bound to its node in spite of it.
+
+        The answer may be lost after the binding was written. The pod's room must not be given away before that is known,
+        so the pod is read until the API server answers, for a minute at most.
+        """
+        error = failure.as_error() if failure is not None and failure.code is Code.ERROR else None
+        if error is None or not is_open(error):
+            return failure
+        pause = _FIRST_PAUSE
+        try:
+            async with asyncio.timeout(_KNOWN_WITHIN):
+                while True:
+                    try:
+                        stored = await self._client.read_pod(attempt.assumed.pod)
+                    except (ApiError, OSError):
+                        if self._closing:
+                            return failure
+                    else:
+                        is_bound = stored is not None and stored.spec.node_name == attempt.node_name
+                        return None if is_bound else failure
+                    await asyncio.sleep(pause)
+                    pause = min(2 * pause, _LONGEST_PAUSE)
+        except TimeoutError:
+            return failure
 
     def _end(self, attempt: Attempt, failure: Status | Rejection | None) -> None:
         """End a binding: PostBind, event and metrics, or the handling of its failure."""
@@ -253,9 +287,11 @@ class BindingCycles:
             if self._extenders and await extender_calls.bind(self._extenders, attempt.assumed, attempt.node_name):
                 return None
         except ExtenderError as error:
-            return Status.from_error(error)
+            return await self._unless_bound(attempt, Status.from_error(error))
         answer = framework.binding.bind(state, attempt.assumed, attempt.node_name)
-        return _unless_skipped(await answer if isinstance(answer, Awaitable) else answer)
+        return await self._unless_bound(
+            attempt, _unless_skipped(await answer if isinstance(answer, Awaitable) else answer)
+        )
 
     async def _pre_bind(self, attempt: Attempt) -> Status | None:
         """Run PreBind in a task of its own, which a preemptor can cancel."""

@@ -66,6 +66,10 @@ class Port(Protocol):
 
     async def bind(self, pod: Pod, node_name: str) -> None: ...
 
+    async def read_pod(self, pod: Pod) -> Pod | None:
+        """Return exactly this pod, by UID, as the API server has it now; None if it is gone."""
+        ...
+
     def is_written(
         self, pod: Pod, *, condition: PodCondition | None = None, nominated_node_name: str | None = None
     ) -> bool:

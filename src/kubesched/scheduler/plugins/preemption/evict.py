@@ -92,8 +92,9 @@ class Evictions:
         try:
             await self._evict_each(preemptor, victims)
         except Exception:
-            # Upstream may try the pod again only after minutes. Here it is tried again after its backoff.
-            self._activate(preemptor)
+            # Upstream may try the pod again only after minutes.
+            self._preempting.add(preemptor.uid)
+            self._handle.spawn(self._try_again(preemptor), f"preempt again for {preemptor.key}")
             raise
         self._clear_lower_nominations(preemptor)
 
@@ -120,41 +121,54 @@ class Evictions:
             self._clear_lower_nominations(preemptor)
             await self._evict_each(preemptor, preemption.others)
             self._last_victim[preemptor.uid] = last
-            is_event_due = await self._evict(preemptor, last)
+            await self._evict(preemptor, last)
         except Exception as error:
             await self._failed(preemption, error)
         except BaseException:
             self._forget(preemptor)
             raise
         else:
-            self._ended(preemption, is_event_due=is_event_due)
+            self._ended(preemption)
         finally:
             running.dec()
 
     async def _failed(self, preemption: _Preemption, error: Exception) -> None:
-        """Report a failure, and have the preemptor tried again after a pause.
-
-        PreEnqueue holds the preemptor during the pause. Without it a server that refuses evictions would be asked again
-        and again, as fast as it answers.
-        """
+        """Report a failure, and have the preemptor tried again after a pause."""
         place = preemption.preemptor.place, preemption.preemptor.key
         if isinstance(error, ApiError | OSError):
             _log.error("preemption on node %s for pod %s: %s", *place, error)
         else:
             _log.error("preemption on node %s for pod %s failed unexpectedly", *place, exc_info=error)
         self._measure(preemption, "error")
+        await self._try_again(preemption.preemptor)
+
+    async def _try_again(self, preemptor: Preemptor) -> None:
+        """Have a preemptor whose evictions failed tried again after a pause.
+
+        PreEnqueue holds the preemptor during the pause. Without it a server that refuses evictions would be asked again
+        and again, as fast as it answers: pods in backoff are popped early when no other pod waits.
+        """
         try:
             await asyncio.sleep(_RETRY_SECONDS)
         finally:
-            self._forget(preemption.preemptor)
-        self._activate(preemption.preemptor)
+            self._forget(preemptor)
+        self._activate(preemptor)
 
-    def _ended(self, preemption: _Preemption, *, is_event_due: bool) -> None:
+    def _ended(self, preemption: _Preemption) -> None:
         self._forget(preemption.preemptor)
         self._measure(preemption, "success")
-        if not is_event_due:
+        if not self._counts(preemption.last):
             # No event will queue the pod, because the last victim left while it was held.
             self._activate(preemption.preemptor)
+
+    def _counts(self, victim: PodInfo) -> bool:
+        """Return True while a victim holds its room; the end of that will be an event.
+
+        The victim of a binding that has failed meanwhile holds none, even if the API server has just deleted it.
+        """
+        table = self._handle.snapshot.table
+        row = table.row_of(victim.spec.node_name)
+        return row is not None and victim.uid in table.info(row).pods
 
     def _measure(self, preemption: _Preemption, result: str) -> None:
         metrics, duration = self._handle.framework.metrics, self._handle.clock.now() - preemption.begun
@@ -167,11 +181,11 @@ class Evictions:
 
     async def _evict_each(self, preemptor: Preemptor, victims: Sequence[PodInfo]) -> None:
         """Evict victims at the same time. The first failure cancels the others and is raised."""
-        tasks: list[asyncio.Task[bool]] = []
+        tasks: list[asyncio.Task[None]] = []
         try:
             for victim in victims:
                 rest = begin(self._evict(preemptor, victim), self._handle.client.at_once)
-                if not isinstance(rest, bool):
+                if rest is not None:
                     tasks.append(child(rest, f"evict {victim.key}"))
             done = (await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION))[0] if tasks else ()
         finally:
@@ -186,22 +200,19 @@ class Evictions:
 
     # -- one victim ------------------------------------------------------------------------------------
 
-    async def _evict(self, preemptor: Preemptor, victim: PodInfo) -> bool:
-        """Evict one pod. Return True if an event about its end will follow.
+    async def _evict(self, preemptor: Preemptor, victim: PodInfo) -> None:
+        """Evict one pod.
 
         Raises:
             ApiError: when the server refuses.
             OSError: when the server cannot be reached.
         """
         if victim.metadata.deletion_timestamp is not None:
-            return True
+            return
         if self._cancel(victim):
             self._record(preemptor, victim, " (in kube-scheduler memory).")
-            return True
-        deleted = await self._delete(preemptor, victim)
-        if deleted:
+        elif await self._delete(preemptor, victim):
             self._record(preemptor, victim)
-        return deleted
 
     def _record(self, preemptor: Preemptor, victim: PodInfo, more: str = "") -> None:
         note = f"Preempted by {preemptor.kind} {preemptor.uid} on node {preemptor.place}{more}"

@@ -1,0 +1,121 @@
+/** What changed: bindings, preemptions and nodes, around the moment that is shown. */
+
+import { useEffect, useRef, useState } from "preact/hooks";
+import { aborted } from "../client";
+import { counted, duration, fullMoment, moment } from "../format";
+import { NodeLink, PodLink } from "../parts";
+import type { Happening, Run } from "../run";
+import { player } from "../store";
+
+const SHORT = 8;
+const LONG = 100;
+const MOST_ASKED = 300;
+const PAUSE = 300;
+const CALM = 1000;
+/** Part of a recording whose changes are listed. */
+const WINDOW = 1 / 50;
+const WINDOWS = [1, 10, 60, 600, 3600, 86400];
+
+export function Happenings({ run, short = false }: { run: Run; short?: boolean }) {
+  const [window, setWindow] = useState(windowOf(run));
+  const recorded = useRecorded(run, short, window);
+  const live = useLive(run);
+  const list = run.recorded ? recorded : live;
+  const shown = list.slice(-(short ? SHORT : LONG)).reverse();
+  const title = run.recorded ? `Until ${moment(run.at)}` : "Just now";
+  return (
+    <section class="happenings" data-testid="happenings">
+      <h2>{short ? title : `What changed ${run.recorded ? `in the ${duration(window)} before ${moment(run.at)}` : "since the page is open"}`}</h2>
+      {!short && run.recorded && (
+        <label class="choice">
+          Look back
+          <select value={String(window)} onChange={(event) => setWindow(Number(event.currentTarget.value))} data-testid="look-back">
+            {[...new Set([...WINDOWS.filter((each) => each < run.length), windowOf(run)])].sort((a, b) => a - b).map((each) => (
+              <option key={each} value={String(each)}>
+                {duration(each)}
+              </option>
+            ))}
+          </select>
+        </label>
+      )}
+      {shown.length ? (
+        <ol class="events">
+          {shown.map((each, at) => (
+            <li key={at} class={each.kind}>
+              <time title={fullMoment(each.at)}>{moment(each.at)}</time> <Words happening={each} />
+            </li>
+          ))}
+        </ol>
+      ) : (
+        <p class="dim empty">{run.recorded ? `Nothing changed in the ${duration(window)} before.` : "Nothing has changed since the page is open."}</p>
+      )}
+      {!short && list.length > LONG && <p class="dim">The last {LONG} are shown.</p>}
+    </section>
+  );
+}
+
+function Words({ happening }: { happening: Happening }) {
+  const { kind, pod, node, victims } = happening;
+  if (kind === "bound")
+    return (
+      <span>
+        <PodLink pod={pod} /> → <NodeLink node={node} />
+      </span>
+    );
+  if (kind === "preempted")
+    return (
+      <span>
+        <PodLink pod={pod} /> evicted {victims.length > 3 ? counted(victims.length, "pod") : victims.map((each, at) => <>{at ? ", " : ""}<PodLink pod={each} /></>)} on <NodeLink node={node} />
+      </span>
+    );
+  return (
+    <span>
+      node <NodeLink node={node} />: {happening.text || "changed"}
+    </span>
+  );
+}
+
+/** Changes since the page is open, calm enough to be read. */
+function useLive(run: Run): Happening[] {
+  const [list, setList] = useState<Happening[]>(run.happenings);
+  const waiting = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
+  const tick = run.tick.value;
+  useEffect(() => {
+    waiting.current ??= setTimeout(() => {
+      waiting.current = undefined;
+      setList([...run.happenings]);
+    }, CALM);
+  }, [run, tick]);
+  useEffect(() => () => clearTimeout(waiting.current), []);
+  return list;
+}
+
+function windowOf(run: Run): number {
+  return Math.max(1, Math.round(run.length * WINDOW));
+}
+
+/** Changes of a recording shortly before its present moment. */
+function useRecorded(run: Run, short: boolean, window: number): Happening[] {
+  const [list, setList] = useState<Happening[]>([]);
+  const tick = run.tick.value;
+  const playing = player.value?.playing.value ?? false;
+  useEffect(() => {
+    if (!run.recorded || !run.cluster) return undefined;
+    if (playing && short) {
+      setList([...run.happenings]);
+      return undefined;
+    }
+    const controller = new AbortController();
+    const timer = setTimeout(() => {
+      const from = Math.max(run.info.start, run.at - window);
+      run.between(from, run.at, MOST_ASKED, controller.signal).then(setList, (error: unknown) => {
+        if (!aborted(error)) setList([]);
+      });
+    }, PAUSE);
+    return () => {
+      clearTimeout(timer);
+      controller.abort();
+    };
+  }, [run, tick, playing, window]);
+  return list;
+}
