@@ -46,17 +46,25 @@ export function App() {
       {runs.value.map((each) => (
         <Figures key={each.info.id} run={each} />
       ))}
-      {runs.value.flatMap((each) =>
-        each.info.remarks.map((text) => (
-          <p key={`${each.info.id} ${text}`} class="remark banner">
-            {runs.value.length > 1 && `${each.info.name}: `}
-            {text}
-          </p>
-        )),
-      )}
+      <Remarks />
       <Main run={run} />
       {player.value?.present && <Transport player={player.value} />}
     </>
+  );
+}
+
+/** What is not shown of a run, in words. */
+function Remarks() {
+  const all = runs.value.flatMap((run) => run.info.remarks.map((text) => (runs.value.length > 1 ? `${run.info.name}: ${text}` : text)));
+  if (!all.length) return null;
+  return (
+    <section class="banner" aria-label="Remarks">
+      {all.map((text) => (
+        <p key={text} class="remark">
+          {text}
+        </p>
+      ))}
+    </section>
   );
 }
 
