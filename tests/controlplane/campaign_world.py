@@ -82,8 +82,11 @@ class World:
             self._devices(f"roomy{number}", 60)
         for number in range(12):
             self._node(f"spare{number}", "abc"[number % 3], 100)
-        for number in range(sum(not item.typed.spec.volume_name for item in self.store.list(CLAIMS).items)):
-            self._local_volume(f"spare-disk-{number}", f"roomy{number % 3}")
+        # A pod with two claims needs both volumes on one node, where one of them may be bound already.
+        claims = [item.typed.spec for item in self.store.list(CLAIMS).items]
+        for number in range(sum(not claim.volume_name and claim.storage_class_name == "local" for claim in claims)):
+            for node in ("roomy0", "n0", "n1", "n2", "n3"):
+                self._local_volume(f"spare-disk-{number}-{node}", node)
         annotations = {"kubesched.io/capacity": "a=900Gi,b=900Gi,c=900Gi"}
         self._merge(CSI_DRIVERS, DRIVER, {"metadata": {"annotations": annotations}})
 

@@ -7,7 +7,8 @@ import gzip
 import logging
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -43,7 +44,7 @@ def test_whatever_was_written_can_be_read_before_the_file_is_closed(tmp_path: Pa
 def test_a_file_has_the_records_of_the_ring(tmp_path: Path) -> None:
     path = tmp_path / "decisions.gz"
     ring = record(path, 1, pods=60).ring.records()
-    assert list(read_records(path)) == ring
+    assert _by_seq(read_records(path)) == _by_seq(ring)
     assert {one.outcome for one in ring} >= {"bound", "unschedulable"}
     assert any(one.preemption for one in ring)
 
@@ -66,6 +67,33 @@ def test_attempts_without_an_end_are_bounded(tmp_path: Path, monkeypatch: pytest
         list(read_lines(_written(tmp_path, HEADER + b"".join(rows))))
     pairs = [row + b'["bound",%d,1]\n' % seq for seq, row in enumerate(rows)]
     assert len(list(read_lines(_written(tmp_path, HEADER + b"".join(pairs))))) == 2001
+
+
+def _by_seq(records: Iterable[Record | None]) -> list[Record]:
+    return sorted((one for one in records if one is not None), key=lambda one: one.seq)
+
+
+def test_the_end_of_a_binding_is_in_the_row_of_the_decision_while_that_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late, soon = tmp_path / "late.gz", tmp_path / "soon.gz"
+    record(late, 1)
+    monkeypatch.setattr("kubesched.explain.records.file._MOST_WAITING", 1)
+    record(soon, 1)
+    whole, halves = (gzip.decompress(path.read_bytes()) for path in (late, soon))
+    assert (b'["bound",' in whole, b'["bound",' in halves) == (False, True)
+    assert _by_seq(read_records(late)) == _by_seq(read_records(soon))
+    with_record = [line for _, line in read_lines(late) if isinstance(line, Decided | Record)]
+    assert any(first.seq == second.seq for first, second in pairwise(with_record))
+
+
+def test_files_of_version_2_are_read(tmp_path: Path) -> None:
+    header = HEADER.replace(b'Version":1', b'Version":2')
+    rows = b'["plugins",3,["A","B"]]\n' + TRIED + b'["bound",5,1]\n'
+    (decided, found) = [line for _, line in read_lines(_written(tmp_path, header + rows))][1:]
+    assert decided == Decided(5, 1.5, "ns/p", "u", "n1", None)
+    assert isinstance(found, Record)
+    assert (found.seq, found.outcome, found.top[0].scores) == (5, "bound", {"A": 1, "B": 2})
 
 
 def _written(folder: Path, content: bytes) -> Path:
@@ -168,7 +196,7 @@ HOSTILE = [
     ("empty", b"", "line 1: is no header"),
     ("text", b"hello\n", "line 1: is no header"),
     ("another format", b'{"type":"header","format":"x"}\n', "line 1: is no header"),
-    ("a later version", HEADER.replace(b'Version":1', b'Version":3'), "line 1: format version 3; .* up to 2"),
+    ("a later version", HEADER.replace(b'Version":1', b'Version":4'), "line 1: format version 4; .* up to 3"),
     ("garbage after the header", HEADER + b"\xff\xfe\n", "line 2: is no line of a file of decisions"),
     ("an unknown line", HEADER + b'{"type":"gift"}\n', "line 2: is no line of a file of decisions: .*gift"),
     ("a wrong type", HEADER + b'{"type":"record","seq":"x"}\n', r"line 2: .*\$.seq"),

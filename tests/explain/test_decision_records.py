@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 from decisions_kit import record
 
-from kubesched.api.types import ObjectMeta
 from kubesched.explain.records import Record, RecordFilter, Ring, json_lines
 from kubesched.explain.records.entry import Entry
-from kubesched.explain.records.schema import PodRef, Preempted, RankedNode, Verdict
+from kubesched.explain.records.schema import Ended, PodRef, Preempted, RankedNode, Tried, Verdict
 from kubesched.scheduler.config import KubeSchedulerConfiguration, load_config_data
 from kubesched.scheduler.core.attempt import Attempt
 from kubesched.scheduler.core.diagnosis import Rejection
@@ -78,7 +77,7 @@ def test_the_best_nodes_their_scores_and_the_tie_set_are_those_of_an_independent
         best = sorted(totals.values(), reverse=True)
         assert one.ties == best.count(best[0])
         assert one.top[0].node == one.node
-        assert [ranked.total for ranked in one.top] == best[:3]
+        assert [ranked.total for ranked in one.top] == best[:2]
         for ranked in one.top:
             assert ranked.total == totals[ranked.node]
             assert {name: score for name, score in ranked.scores.items() if score} == {
@@ -183,8 +182,9 @@ def test_a_rejection_of_the_chosen_node_names_the_stage_and_the_plugin() -> None
 
 
 def entry(number: int, message: str = "") -> Entry:
-    made = Entry(number, ObjectMeta(namespace="default", name=f"p{number}", uid=f"uid-{number}"))
-    made.outcome, made.at, made.message = "error", float(number), message
+    where = "default", f"p{number}", f"uid-{number}", ""
+    made = Entry(Tried("", 0, "", 0, 0, 0, None, 0, number, float(number), *where, 0, 0, 0))
+    made.finish(Ended(number, 0, "error", "", message, [], None, ""))
     return made
 
 

@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import permutations, product
 from typing import Any
 
+import msgspec
 import pytest
 
 import kubesched
+from kubesched.api.decode import decode_object
 from kubesched.api.kinds import NODES, PODS, Kind
+from kubesched.api.resource import DeviceClass
+from kubesched.api.storage import CSIDriver, PersistentVolumeClaim
+from kubesched.api.types import Node, Pod
 from kubesched.api.wire import MERGE_PATCH
 from kubesched.explain.report import QueueState
+from kubesched.explain.text import explanation_lines
 from kubesched.explain.waiting import wake_texts
-from kubesched.scheduler.framework.events import ActionType, ClusterEvent, EventResource
+from kubesched.scheduler.framework.enqueue import registrations
+from kubesched.scheduler.framework.events import (
+    ActionType,
+    ClusterEvent,
+    EventResource,
+    HintFn,
+    QueueingHint,
+    pod_events,
+)
+from kubesched.scheduler.nodes.podinfo import PodInfo
 
 Change = Callable[[kubesched.Simulation], Any]
 
@@ -196,6 +212,12 @@ def test_every_event_that_is_named_wakes_the_pod(plugin: str) -> None:
             assert tried, f"{event} did not wake the pod"
 
 
+def asks_for(waiting: dict[str, Any], resource: str) -> dict[str, Any]:
+    container = waiting["spec"]["containers"][0]
+    resources = {"requests": {**container["resources"]["requests"], resource: "1"}, "limits": {resource: "1"}}
+    return {**waiting, "spec": {**waiting["spec"], "containers": [{**container, "resources": resources}]}}
+
+
 #: Events that the API lets no user bring: requests of a running pod, and classes of devices without devices.
 UNSENT = {"PodUpdatePodScaleDown", "resource.k8s.io/DeviceClassAdd", "resource.k8s.io/DeviceClassUpdate"}
 
@@ -224,8 +246,138 @@ def test_an_action_of_several_kinds_is_told_one_by_one() -> None:
         ("PersistentVolumeUpdate", "a PersistentVolume changes"),
     ]
     everything = ClusterEvent(EventResource.POD, ActionType.ALL)
-    assert {one.action for one, _ in wake_texts(everything)} >= {
-        ActionType.ADD,
-        ActionType.DELETE,
-        ActionType.UPDATE_POD_LABEL,
+    assert [text for _, text in wake_texts(everything)] == ["a pod is added", "a pod is deleted", "a pod changes"]
+
+
+#: Rejected pods, the plugin that rejects, events that cannot wake them, and an alike pod that each of these can wake.
+NEVER: list[tuple[str, list[dict[str, Any]], dict[str, Any], set[str], dict[str, Any]]] = [
+    (
+        "NodeResourcesFit",
+        [node()],
+        pod("new", "9"),
+        {"resource.k8s.io/DeviceClassAdd", "resource.k8s.io/DeviceClassUpdate"},
+        asks_for(pod("new", "9"), "example.com/gpu"),
+    ),
+    (
+        "InterPodAffinity",
+        [node(), pod("one", labels=WEB)],
+        pod("new", affinity={"podAntiAffinity": against("web")}),
+        {"PodAdd"},
+        pod("new", affinity={"podAffinity": against("cache"), "podAntiAffinity": against("web")}),
+    ),
+    (
+        "InterPodAffinity",
+        [node(), pod("one", labels=WEB, affinity={"podAntiAffinity": against("db")})],
+        pod("new", labels={"app": "db"}),
+        {"PodAdd", "NodeAdd", "NodeUpdateNodeLabel"},
+        pod("new", labels={"app": "db"}, affinity={"podAffinity": against("cache")}),
+    ),
+    (
+        "PodTopologySpread",
+        [node(), node("m", labels={"zone": "c"}, amounts={"cpu": "0"}), pod("one", labels=WEB)],
+        pod("new", labels=WEB, topologySpreadConstraints=[{**SPREAD, "nodeTaintsPolicy": "Ignore"}]),
+        {"PodUpdatePodToleration"},
+        pod("new", labels=WEB, topologySpreadConstraints=[SPREAD]),
+    ),
+]
+
+
+@pytest.mark.parametrize(("plugin", "cluster", "waiting", "never", "alike"), NEVER)
+def test_events_that_cannot_wake_the_pod_are_not_named(
+    plugin: str, cluster: list[dict[str, Any]], waiting: dict[str, Any], never: set[str], alike: dict[str, Any]
+) -> None:
+    def named(rejected: dict[str, Any]) -> set[str]:
+        with kubesched.Simulation([*cluster, rejected]) as simulation:
+            state = state_of(simulation)
+            assert plugin in state.rejected_by
+            return {wake.event for wake in state.wakes if wake.plugin == plugin}
+
+    assert not named(waiting) & never
+    assert named(alike) >= never
+
+
+def some_pods() -> list[dict[str, Any]]:
+    volumes: list[dict[str, Any]] = [
+        {"name": "v", "persistentVolumeClaim": {"claimName": "data"}},
+        {"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}},
+        {"name": "v", "csi": {"driver": "csi.example.com"}},
+    ]
+    claim = {"name": "c", "resourceClaimTemplateName": "t"}
+    return [
+        pod("new", labels=WEB),
+        asks_for(pod("new"), "example.com/gpu"),
+        asks_for(pod("new"), "deviceclass.resource.kubernetes.io/gpu"),
+        pod("new", resourceClaims=[claim]),
+        *(pod("new", volumes=[volume]) for volume in volumes),
+        pod("new", labels=WEB, affinity={"podAffinity": against("web")}),
+        pod("new", labels=WEB, affinity={"podAntiAffinity": against("web")}),
+        pod("new", labels=WEB, topologySpreadConstraints=[SPREAD]),
+        pod("new", labels=WEB, topologySpreadConstraints=[{**SPREAD, "nodeTaintsPolicy": "Ignore"}]),
+        pod("new", nodeName="n", labels=WEB, affinity={"podAntiAffinity": against("web")}),
+        pod("new", nodeName="n", labels={"app": "db"}, tolerations=[{"operator": "Exists"}]),
+    ]
+
+
+def some_objects() -> dict[str, list[Any]]:
+    def made(type_: type[Any], *objects: dict[str, Any]) -> list[Any]:
+        return [decode_object(msgspec.json.encode(one), type_) for one in objects]
+
+    named = {"metadata": {"name": "gpu"}, "spec": {}}
+    claim = {"metadata": {"name": "data", "namespace": "default"}, "spec": {}}
+    driver = {"metadata": {"name": "csi.example.com"}, "spec": {"storageCapacity": True}}
+    return {
+        EventResource.POD: made(Pod, *some_pods()),
+        EventResource.NODE: made(Node, node(), node(labels={"zone": "b"}), node("m", taints=[TAINT])),
+        EventResource.DEVICE_CLASS: made(
+            DeviceClass, named, {**named, "spec": {"extendedResourceName": "example.com/gpu"}}
+        ),
+        EventResource.PERSISTENT_VOLUME_CLAIM: made(
+            PersistentVolumeClaim, claim, {**claim, "metadata": {"name": "new-v", "namespace": "default"}}
+        ),
+        EventResource.CSI_DRIVER: made(CSIDriver, driver, {**driver, "spec": {}}),
     }
+
+
+def test_no_event_that_a_hint_lets_pass_is_left_out() -> None:
+    """Ask the hints themselves: objects that are added, deleted, and changed into each other, and pods of all kinds."""
+    objects, passed, left_out = some_objects(), 0, 0
+    waiting = [PodInfo(one) for one in objects[EventResource.POD] if not one.spec.node_name]
+    with kubesched.Simulation([node()]) as simulation:
+        plugins = simulation.embedded.scheduler.event_plugins("default-scheduler")
+        items = [item for each in plugins for item in registrations(each) if item.may_wake is not None]
+        for item, one in product(items, waiting):
+            assert item.may_wake is not None
+            assert item.hint is not None
+            known = objects[item.event.resource]
+            events = [(ActionType.ADD, None, new) for new in known]
+            events += [(ActionType.DELETE, old, None) for old in known]
+            events += [(action, old, new) for old, new in permutations(known, 2) for action in changes(old, new)]
+            for action, old, new in events:
+                if item.event.action & action and _queued(item.hint, one, old, new):
+                    passed += 1
+                    assert item.may_wake(one) & action, (item.event.label, one.key)
+            left_out += item.may_wake(one) != ActionType.ALL
+    assert min(passed, left_out) > 20
+
+
+def changes(old: Any, new: Any) -> list[ActionType]:
+    """Return the event of a change; none for a change of two kinds, which has two events."""
+    actions = [event.action for event in pod_events(old, new)] if isinstance(new, Pod) else [ActionType.UPDATE]
+    return actions if len(actions) == 1 else []
+
+
+def _queued(hint: HintFn, waiting: PodInfo, old: Any, new: Any) -> bool:
+    try:
+        return hint(waiting, old, new) is QueueingHint.QUEUE
+    except AttributeError:
+        return False  # an action that the event does not have
+
+
+def test_what_plugins_wait_for_is_told_together() -> None:
+    with kubesched.Simulation([node(), pod("new", "9", nodeSelector={"disk": "ssd"})]) as simulation:
+        lines = [line.text.strip() for line in explanation_lines(simulation.explain("new"))]
+    woken = lines[lines.index("tried again before:") + 1 :]
+    assert woken[:1] == [
+        "when a node is added; the labels of a node change; or the taints of a node change, or it is uncordoned, "
+        "if that helps against NodeAffinity"
+    ]

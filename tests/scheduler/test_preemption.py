@@ -298,6 +298,25 @@ def test_a_server_that_refuses_evictions_is_asked_once_a_second(gates: FeatureGa
     )
 
 
+def test_a_preemptor_is_tried_when_the_binding_of_its_victim_failed_before_the_eviction() -> None:
+    """The end of the victim's room was an event while the preemptor was held; its deletion is none."""
+
+    async def scenario(there: World) -> None:
+        there.nodes(1)
+        there.faults.delay("bind", 5, name="low", times=1)
+        there.faults.fail("bind", name="low", error=server_error(403, "Forbidden"), times=1)
+        there.faults.delay("delete", 8, name="low")
+        there.create(low("low", "3"))
+        await there.sleep(1)
+        there.create(high())
+        await there.sleep(6)
+        assert there.where("high") == "Gated"
+        await there.until(lambda: not there.exists("low"), "eviction")
+        await there.until(lambda: there.node_of("high"), "binding", 2)
+
+    play_preempting(scenario)
+
+
 def test_preemptions_that_begin_together_fail_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three begin in one turn: one is refused at once, one has to wait for the server, one needs nothing of that."""
     refused = ApiError(403, "Forbidden", "not this one")

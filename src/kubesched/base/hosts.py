@@ -51,10 +51,10 @@ def loopback_listener(text: str, host: str, port: int) -> tuple[str, int]:
     """
     given, _, digits = text.rpartition(":")
     name = given.removeprefix("[").removesuffix("]") if given else host
-    if text and not (digits.isascii() and digits.isdigit() and int(digits[:6]) < 65536):
+    if text and not (digits.isascii() and digits.isdigit() and len(digits) < 6 and int(digits) < 65536):
         raise ValueError(f"{text[:64]!r} is no PORT and no ADDRESS:PORT with a port from 0 to 65535")
     if not is_loopback(name):
         raise ValueError(
             f"{name[:64]!r} is no loopback address; other machines reach it through a tunnel, such as kubectl port-forward"
         )
-    return name, int(digits[:6]) if text else port
+    return name, int(digits) if text else port

@@ -27,6 +27,8 @@ _CONDITIONS: Final = {
     ("DisruptionTarget", "True"): "evicted",
     ("Ready", "False"): "",
 }
+#: Order of events of the same time.
+_ORDER: Final = ("created", "waits", "tried", "rejected", "failed", "nominated", "bound", "started", "ready")
 _OUTCOMES: Final = {"bound": "bound", "rejected": "rejected", "unschedulable": "rejected", "error": "failed"}
 
 
@@ -39,11 +41,10 @@ def life_of(
 ) -> list[Moment]:
     """Return what is known of a pod's life. ``records`` are its recorded decisions, which tell more than ``events``."""
     known = list(records)
-    moments = [*_of_object(pod), *map(_of_record, known)]
-    moments += _of_events(events, is_recorded=bool(known))
-    moments += _of_preemptions(pod.key, preemptions)
-    moments += _of_queue(scheduler, pod, {moment.what for moment in moments})
-    ordered = sorted(_without_repeats(moments), key=lambda moment: moment.at)
+    exact = [*map(_of_record, known), *_of_events(events, is_recorded=bool(known))]
+    exact += _of_preemptions(pod.key, preemptions)
+    exact += _of_queue(scheduler, pod, {moment.what for moment in exact})
+    ordered = sorted([*_untold(_of_object(pod), exact), *exact], key=lambda moment: (moment.at, _rank(moment)))
     if len(ordered) <= _MOST:
         return ordered
     return [ordered[0], *ordered[len(ordered) - _MOST + 1 :]]
@@ -60,12 +61,10 @@ def is_whole(scheduler: Scheduler, pod: Pod, events: Sequence[PodEvent], start: 
     return record.initial_attempt_timestamp is None or record.initial_attempt_timestamp >= start
 
 
-def _without_repeats(moments: Sequence[Moment]) -> Iterator[Moment]:
-    """Yield the moments without those that another tells more exactly: times in objects are whole seconds."""
-    for one in moments:
-        others = (other for other in moments if other is not one and other.what == one.what and other.at != one.at)
-        is_told = one.at == int(one.at) and any(-_SAME <= other.at - one.at <= _SAME for other in others)
-        if not (is_told and one.what in ("bound", "rejected")):
+def _untold(rough: Iterable[Moment], exact: Sequence[Moment]) -> Iterator[Moment]:
+    """Yield the events of an object, whose times are whole seconds, without those that another source has exactly."""
+    for one in rough:
+        if not any(other.what == one.what and abs(other.at - one.at) <= _SAME for other in exact):
             yield one
 
 
@@ -121,6 +120,11 @@ def _of_queue(scheduler: Scheduler, pod: Pod, told: set[str]) -> Iterator[Moment
         yield Moment(at=first, what="tried", text=text)
     if record.attempts > 1 and "rejected" not in told and scheduled_message(pod):
         yield Moment(at=record.timestamp, what="rejected", text=scheduled_message(pod))
+
+
+def _rank(moment: Moment) -> int:
+    """Return the place among events of the same time."""
+    return _ORDER.index(moment.what) if moment.what in _ORDER else len(_ORDER)
 
 
 def _time(text: str | None) -> float | None:

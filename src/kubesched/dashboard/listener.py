@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from kubesched.base.connections import Connection, Connections
 from kubesched.base.times import RealClock
@@ -33,6 +34,8 @@ _MOST_CONNECTIONS: Final = 128
 _HEAD_SECONDS: Final = 10.0
 _IDLE_SECONDS: Final = 90.0
 _SHUTDOWN_SECONDS: Final = 0.5
+#: Errors that clients cause.
+_THEIRS: Final = (HttpProcessingError, web.RequestPayloadError, ConnectionError)
 
 
 class Listener:
@@ -177,7 +180,7 @@ class _Connection(Connection):
         )
 
     def log_exception(self, *args: Any, **kw: Any) -> None:
-        if isinstance(error := kw.get("exc_info"), ConnectionError | web.RequestPayloadError):
+        if isinstance(error := kw.get("exc_info"), _THEIRS):
             _log.debug("a connection failed: %s", type(error).__name__)
         else:
             super().log_exception(*args, **kw)

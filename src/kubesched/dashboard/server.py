@@ -76,7 +76,7 @@ class Site:
     """Site that shows one source, or two side by side."""
 
     def __init__(self, sources: Sequence[Source]) -> None:
-        self._sources = tuple(sources)
+        self._sources = {str(number): source for number, source in enumerate(sources)}
         self._streams = 0
         #: Last large document that was encoded, with its JSON, and that compressed. Several pages ask for the same.
         self._kept: tuple[Any, bytes | bytearray, bytes | None] = (None, b"", None)
@@ -106,13 +106,15 @@ class Site:
             return await self._file(request, path)
         query = _parameters(query_text)
         parts = [unquote(part, errors="replace") for part in path.removeprefix(_API).split("/")]
+        if "" in parts:
+            raise Refused(404, "no such path; docs/dashboard-api.md lists them")
         if request.method == "POST":
             return await self._posted(request, parts, query)
         if request.method not in ("GET", "HEAD"):
             return refused(Refused(405, "only GET, HEAD and POST are known here"), {"Allow": "GET, HEAD, POST"})
         if parts == ["dashboard"]:
             _check_names(query)
-            document = Dashboard(version=__version__, runs=[source.info for source in self._sources])
+            document = Dashboard(version=__version__, runs=[source.info for source in self._sources.values()])
             return await self._json(request, document)
         source, rest = self._source(parts)
         if rest == ["changes"]:
@@ -125,8 +127,8 @@ class Site:
         """Return the run that a path is about, and the rest of the path."""
         match parts:
             case ["runs", number, *rest] if rest:
-                if number.isascii() and number.isdigit() and int(number[:6]) < len(self._sources):
-                    return self._sources[int(number[:6])], list(rest)
+                if number in self._sources:
+                    return self._sources[number], list(rest)
                 raise Refused(404, f"there is no run {printable(number[:32])!r}; the runs are in /ui/api/v1/dashboard")
         raise Refused(404, "no such path; docs/dashboard-api.md lists them")
 

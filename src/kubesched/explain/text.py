@@ -167,14 +167,24 @@ def _queue(state: QueueState, most: int | None) -> list[Line]:
         parts.append(f"nominated to {state.nominated_node}")
     if state.retry is not None:
         parts.append(f"tried again in {_duration(state.retry)} at the latest")
-    by_text: dict[str, list[str]] = {}
+    by_text: dict[str, dict[str, None]] = {}
     for wake in state.wakes:
-        by_text.setdefault(wake.text, []).append(wake.plugin)
-    woken = [Line(f"    when {text}, if that helps against {', '.join(names)}") for text, names in by_text.items()]
+        by_text.setdefault(wake.text, {})[wake.plugin] = None
+    by_plugins: dict[tuple[str, ...], list[str]] = {}
+    for text, names in by_text.items():
+        by_plugins.setdefault(tuple(names), []).append(text)
+    woken = [
+        Line(f"    when {_either(texts)}, if that helps against {', '.join(names)}")
+        for names, texts in by_plugins.items()
+    ]
     lines = [Line(f"  in the queue: {'; '.join(parts)}")]
     if woken:
         lines += [Line("  tried again before:"), *_cut(woken, most)]
     return lines
+
+
+def _either(texts: Sequence[str]) -> str:
+    return f"{'; '.join(texts[:-1])}; or {texts[-1]}" if len(texts) > 1 else texts[0]
 
 
 # -- pods with a node --------------------------------------------------------------------------------------

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from typing import Final, Literal, cast
 
 from kubesched.api.types import Pod
-from kubesched.scheduler.framework.events import ActionType, ClusterEvent, EventResource
+from kubesched.scheduler.framework.enqueue import registrations
+from kubesched.scheduler.framework.events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource
 from kubesched.scheduler.framework.queued import QueuedPodInfo
+from kubesched.scheduler.nodes.podinfo import PodInfo
 from kubesched.scheduler.scheduler import Scheduler
 
 from .report import QueueState, Wake
 
 __all__ = ["queue_state", "wake_texts"]
+
+_log = logging.getLogger("kubesched.explain")
 
 _QUEUED: Final = ("Active", "Backoff", "Unschedulable", "Gated")
 _PODS: Final = {
@@ -70,19 +75,43 @@ def _queued(
         retry=max(0.0, views.retry_at(record) - now) if place == "Unschedulable" else None,
         rejected_by=sorted(record.unschedulable_plugins | record.pending_plugins),
         held_by=[record.gating_plugin] if record.gating_plugin else [],
-        wakes=[
-            Wake(plugin=plugin, event=one.label, text=text)
-            for plugin, event in (views.wakes(record) if waits else ())
-            for one, text in wake_texts(event)
-        ],
+        wakes=list(_wakes(scheduler, record)) if waits else [],
         nominated_node=record.pod_info.status.nominated_node_name,
     )
+
+
+def _wakes(scheduler: Scheduler, record: QueuedPodInfo) -> Iterator[Wake]:
+    """Yield the events that may wake a waiting pod: those that its rejectors registered, if their hints can let them pass.
+
+    A gated pod waits for the events of the plugin that gates it.
+    """
+    pod = record.pod_info
+    names = {record.gating_plugin} if record.gating_plugin else record.unschedulable_plugins | record.pending_plugins
+    plugins = {each.name: each for each in scheduler.event_plugins(pod.spec.scheduler_name) if each.name in names}
+    for name in sorted(plugins):
+        by_resource: dict[str, ActionType] = {}
+        for item in registrations(plugins[name]):
+            resource = item.event.resource
+            by_resource[resource] = by_resource.get(resource, ActionType.NONE) | _may_wake(item, pod)
+        for resource, actions in by_resource.items():
+            for one, text in wake_texts(ClusterEvent(resource, actions)):
+                yield Wake(plugin=name, event=one.label, text=text)
+
+
+def _may_wake(item: ClusterEventWithHint, pod: PodInfo) -> ActionType:
+    try:
+        return item.event.action & item.may_wake(pod) if item.may_wake is not None else item.event.action
+    except Exception as error:  # a plugin's; the hint would count as Queue
+        _log.debug("%s: cannot say what may wake pod %s: %s", item.event.label, pod.key, error)
+        return item.event.action
 
 
 def wake_texts(event: ClusterEvent) -> Iterator[tuple[ClusterEvent, str]]:
     """Yield each single action of a registered event, with a text for people."""
     resource = event.resource
     changes = _NODE_CHANGES if resource == EventResource.NODE else _POD_CHANGES if resource in _PODS else {}
+    if event.action & ActionType.UPDATE == ActionType.UPDATE:
+        changes = {}  # whatever changes
     thing = _PODS.get(EventResource(resource)) if resource in _PODS else None
     if thing is None:
         kind = resource.rsplit("/", 1)[-1]

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from kubesched.api.kinds import POD_GROUPS
 from kubesched.api.types import Pod
@@ -196,8 +196,12 @@ class Scheduler:
         )
 
     def _hints(self) -> Registrations:
+        return {name: queueing_hints(self.event_plugins(name)) for name in self.frameworks}
+
+    def event_plugins(self, profile: str) -> list[Any]:
+        """Return the plugins of a profile whose rejections cluster events can lift, and a stand-in for the extenders."""
         rejecting = [ExtenderRejections()] if self.extenders else []
-        return {name: queueing_hints([*rejecting, *each.event_plugins()]) for name, each in self.frameworks.items()}
+        return [*rejecting, *self.frameworks[profile].event_plugins()]
 
     def _build_queue(self, hints: Registrations, gates: FeatureGates, max_in_unschedulable: float) -> SchedulingQueue:
         return SchedulingQueue(

@@ -144,6 +144,10 @@ def _storage(value: Any) -> str:
     return _quantity(value) or (_NEGATIVE_TEXT if parse_quantity(value).nanos < 0 else "")
 
 
+def _positive_amount(value: Any) -> str:
+    return _quantity(value) or ("must be positive" if parse_quantity(value).nanos <= 0 else "")
+
+
 def _cidr(text: str) -> str:
     read = partial(ipaddress.ip_network, strict=False)
     return _unread(read, text, ValueError, text=_CIDR_TEXT) if "/" in text else _CIDR_TEXT
@@ -199,6 +203,7 @@ _FORMATS: Final[dict[str, Callable[[Any], str]]] = {
     "positive": lambda number: "" if number > 0 else "must be greater than 0",
     "amount-text": _quantity,
     "storage": _storage,
+    "positive-amount": _positive_amount,
     "cidr": _cidr,
     "ip": lambda text: _unread(ipaddress.ip_address, text, ValueError, text=IP_TEXT),
     "host": _host,

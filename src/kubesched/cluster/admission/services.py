@@ -77,6 +77,7 @@ class ServiceAddresses:
         if spec["type"] == "ExternalName":
             if not spec.get("externalName"):
                 causes.required("spec.externalName")
+            causes.check_format("subdomain", "spec.externalName", (spec.get("externalName") or "").removesuffix("."))
             if (spec.get("clusterIP") or spec.get("clusterIPs")) and not (old and _ips_of(old)):
                 causes.forbidden("spec.clusterIPs", "may not be set when `type` is 'ExternalName'")
             for field in ("clusterIP", "clusterIPs"):

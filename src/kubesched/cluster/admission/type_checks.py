@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from ipaddress import ip_address
+from contextlib import suppress
+from ipaddress import ip_address, ip_network
 from itertools import combinations
 from typing import Any, Final
 
@@ -134,6 +135,15 @@ def _service(spec: Data, path: str, causes: Causes) -> None:
             causes.required(f"{path}.ports[{index}].name")
 
 
+def _ip_block(block: Data, path: str, causes: Causes) -> None:
+    """Check that the exceptions of a block are parts of it. What is no range is reported elsewhere."""
+    for index, text in enumerate(block.get("except") or ()):
+        with suppress(ValueError, TypeError):
+            whole, part = (ip_network(one, strict=False) for one in (block.get("cidr") or "", text))
+            if part == whole or part.version != whole.version or not part.subnet_of(whole):  # type: ignore[arg-type]
+                causes.invalid(f"{path}.except[{index}]", text, "must be a strict subset of `cidr`")
+
+
 def _endpoint_slice(data: Data, path: str, causes: Causes) -> None:
     family = data.get("addressType")
     for index, endpoint in enumerate(data.get("endpoints") or ()):
@@ -218,6 +228,16 @@ def _limit_range(item: Data, path: str, causes: Causes) -> None:
             if most is not None and least.nanos > most.nanos:
                 why = f"{low_text} value {item[low][name]} is greater than {high_text} value {item[high][name]}"
                 causes.invalid(f"{path}.{low}[{name}]", str(item[low][name]), why)
+    if item.get("type") == "PersistentVolumeClaim" and not any("storage" in amounts[name] for name in ("min", "max")):
+        text = "either minimum or maximum storage value is required, but neither was provided"
+        causes.required(f"{path}.limits", text)
+    for name, ratio in amounts["maxLimitRequestRatio"].items():
+        where, shown = f"{path}.maxLimitRequestRatio[{name}]", str(item["maxLimitRequestRatio"][name])
+        least, most = amounts["min"].get(name), amounts["max"].get(name)
+        if ratio.nanos < 10**9:
+            causes.invalid(where, shown, f"ratio {shown} is less than 1")
+        if least is not None and most is not None and least.nanos and ratio.nanos * least.nanos > most.nanos * 10**9:
+            causes.invalid(where, shown, f"ratio {shown} is greater than max/min = {most.nanos / least.nanos:f}")
 
 
 # -- devices -----------------------------------------------------------------------------------------------
@@ -299,6 +319,7 @@ TYPE_CHECKS: Final[Mapping[str, Callable[[Data, str, Causes], None]]] = {
     "Secret": _secret,
     "ConfigMap": _config_map,
     "ServiceSpec": _service,
+    "IPBlock": _ip_block,
     "EndpointSlice": _endpoint_slice,
     "PersistentVolumeClaimSpec": _claim,
     "PersistentVolumeSpec": _volume,

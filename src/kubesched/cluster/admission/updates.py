@@ -45,7 +45,7 @@ _MOST_CONSUMERS: Final = 256
 #: Kinds whose status has counts, which other clients than controllers may write.
 _COUNTED: Final = frozenset(
     [
-        "replicationcontrollers",
+        *("replicationcontrollers", "jobs.batch", "poddisruptionbudgets.policy"),
         *(f"{name}.apps" for name in ("deployments", "replicasets", "statefulsets", "daemonsets")),
     ]
 )

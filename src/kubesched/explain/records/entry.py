@@ -1,6 +1,6 @@
-"""Entry of an attempt: what a decision record is made of, noted with little work while the scheduler decides.
+"""Entry of an attempt: the rows of its two halves, made while the scheduler decides, of what is at hand.
 
-An entry refers to what is at hand. :meth:`Entry.record` makes the record when it is read.
+A ring keeps entries, a file has their rows; :func:`record_of` makes a record when one is read.
 """
 
 from __future__ import annotations
@@ -10,13 +10,11 @@ from typing import Final
 
 import msgspec
 
-from kubesched.api.types import ObjectMeta
-from kubesched.scheduler.core.search import Path
 from kubesched.scheduler.framework.status import Status
 
-from .schema import PodRef, Preempted, RankedNode, Record, Verdict
+from .schema import Ended, PodRef, Preempted, RankedNode, Record, Tried, Verdict
 
-__all__ = ["Entry", "micros", "seconds", "verdicts_of"]
+__all__ = ["Entry", "record_of", "verdicts_of"]
 
 #: Bytes of an entry with its best nodes, and of a verdict, besides texts of their own.
 _ENTRY: Final = 1200
@@ -24,88 +22,65 @@ _VERDICT: Final = 150
 
 
 class Entry(msgspec.Struct, gc=False, eq=False):
-    """Entry of one attempt. The attributes are those of :class:`~.schema.Record` where their names are equal.
+    """Entry of one attempt.
 
     Attributes:
-        meta: the pod's metadata.
-        popped, queued, ended: times of the pop, of the entry into the queue, and of the end.
-        path: the way of the search; None if it failed.
-        plugins, top, scores: the score plugins; the best nodes; and each one's final scores, which add up to its total.
-        counts: distinct statuses of nodes that do not fit, and their numbers of nodes.
+        row, end: first and second half; None while the attempt has not ended, or if the pod was bound.
+        plugins: names of the score plugins.
+        verdicts: of nodes that do not fit, if no node does.
         victims: a preemption, or None.
-        start: see :class:`~.schema.Decided`.
-        file: number of the file that has the first half of the entry; 0 if none has.
+        size: approximate number of bytes, without what many entries share.
+        file, line: number of the file that has the first half, and the place there; 0 if none has it.
     """
 
-    seq: int
-    meta: ObjectMeta
-    at: float = 0.0
-    popped: float = 0.0
-    queued: float = 0.0
-    attempt: int = 0
-    profile: str = ""
-    nodes: int = 0
-    path: Path | None = None
-    node: str = ""
-    evaluated: int = 0
-    feasible: int = 0
-    ties: int = 0
+    row: Tried
     plugins: tuple[str, ...] = ()
-    top: Sequence[str] = ()
-    scores: Sequence[tuple[int, ...]] = ()
-    counts: Sequence[tuple[Status, int]] = ()
-    start: int | None = None
-    ended: float = 0.0
-    outcome: str = ""
-    stage: str = ""
-    message: str = ""
-    nominated: str = ""
+    verdicts: list[Verdict] = []
     victims: Preempted | None = None
+    end: Ended | None = None
+    size: int = _ENTRY
     file: int = 0
+    line: int = 0
 
-    @property
-    def size(self) -> int:
-        """Approximate number of bytes, without what many entries share."""
-        if self.outcome == "bound":
-            return _ENTRY
+    def finish(self, end: Ended) -> None:
+        """Set the end of an attempt whose pod was not bound."""
+        self.end = end
         victims = 100 * len(self.victims.victims) if self.victims is not None else 0
-        return _ENTRY + _VERDICT * len(self.counts) + len(self.message) + victims
+        self.size = _ENTRY + _VERDICT * len(end.verdicts) + len(end.message) + victims
 
     def record(self) -> Record:
         """Return the record of the attempt, once it has ended."""
-        meta, plugins = self.meta, self.plugins
-        return Record(
-            seq=self.seq,
-            at=self.at,
-            pod=PodRef(meta.namespace, meta.name, meta.uid, meta.resource_version),
-            outcome=self.outcome,
-            profile=self.profile,
-            attempt=self.attempt,
-            stage=self.stage,
-            node=self.node,
-            message=self.message,
-            path=self.path.value if self.path is not None else "",
-            nodes=self.nodes,
-            evaluated=self.evaluated,
-            feasible=self.feasible,
-            ties=self.ties,
-            top=[RankedNode.of(node, plugins, scores) for node, scores in zip(self.top, self.scores, strict=True)],
-            verdicts=verdicts_of(self.counts),
-            preemption=self.victims,
-            nominated_node=self.nominated,
-            queue_seconds=seconds(micros(self.queued, self.popped)),
-            search_seconds=seconds(micros(self.popped, self.at)),
-            binding_seconds=seconds(micros(self.at, self.ended)),
-        )
+        return record_of(self.row, self.plugins, self.end)
 
 
-def micros(start: float, end: float) -> int:
-    """Return the microseconds between two times; less than 0 if the clock was set back."""
-    return int((end - start) * 1e6 + 0.5)
+def record_of(tried: Tried, plugins: tuple[str, ...], ended: Ended | None) -> Record:
+    """Return the record of an attempt. ``plugins`` are the names of the score plugins, ``ended`` is None of a bound pod."""
+    return Record(
+        seq=tried.seq,
+        at=tried.at,
+        pod=PodRef(tried.namespace, tried.name, tried.uid, tried.resource_version),
+        outcome=ended.outcome if ended is not None else "bound",
+        profile=tried.profile,
+        attempt=tried.attempt,
+        stage=ended.stage if ended is not None else "",
+        node=tried.top[0][0] if tried.top else "",
+        message=ended.message if ended is not None else "",
+        path=tried.path,
+        nodes=tried.nodes,
+        evaluated=tried.evaluated,
+        feasible=tried.feasible,
+        ties=tried.ties,
+        top=[RankedNode.of(node, plugins, scores) for node, scores in tried.top],
+        verdicts=ended.verdicts if ended is not None else tried.verdicts,
+        preemption=ended.preemption if ended is not None else None,
+        nominated_node=ended.nominated_node if ended is not None else "",
+        queue_seconds=_seconds(tried.queue),
+        search_seconds=_seconds(tried.search),
+        binding_seconds=_seconds(ended.binding if ended is not None else tried.bound or 0),
+    )
 
 
-def seconds(microseconds: int) -> float:
-    """Return microseconds in seconds, at least 0."""
+def _seconds(microseconds: int) -> float:
     return max(microseconds, 0) / 1e6
 
 

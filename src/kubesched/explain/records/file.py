@@ -1,7 +1,7 @@
 """File of decisions: objects that the scheduler reads, as they come and change, and decisions between them, in order.
 
-From these a replay makes the state of every decision again (``kubesched decisions replay``). The hot path only appends
-to a list; encoding, compression and writing are done in turns of :meth:`DecisionFile.run`, each of a few milliseconds.
+From these a replay makes the state of every decision again (``kubesched decisions replay``). The hot path makes lines of
+what is at hand; encoding, compression and writing are done in turns of :meth:`DecisionFile.run`, each of a few milliseconds.
 
 A file begins with a header and all objects. When it has half of its size it becomes ``FILE.1``, and a new file begins.
 A disk that is full is reported once; recording goes on with a new file when there is room.
@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Iterator
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,8 +26,7 @@ from .compressed import CompressedFile
 from .entry import Entry
 from .lines import LEFT_OUT, ObjectLines
 from .reading import is_decision_file
-from .rows import AttemptRows
-from .schema import FORMAT, FORMAT_VERSION, Decided, Header, Line, Nominated
+from .schema import FORMAT, FORMAT_VERSION, Bound, Decided, Header, Line, Nominated, Plugins
 
 if TYPE_CHECKING:
     from kubesched.scheduler.scheduler import Scheduler
@@ -40,16 +39,13 @@ _log = logging.getLogger("kubesched.decisions")
 _MOST_BYTES: Final = 512 << 20
 #: Seconds between two writes.
 _PAUSE: Final = 0.5
-#: Lines that are made in one turn of the event loop.
+#: Lines that are written in one turn of the event loop.
 _TURN: Final = 1000
 #: Lines that wait before they are written at once: nobody runs :meth:`DecisionFile.run`, or the loop is late.
 _MOST_WAITING: Final = 20_000
 #: Seconds between attempts to write after a failure.
 _RETRY: Final = 30.0
 _encode_lines: Final = msgspec.json.Encoder().encode_lines
-
-#: Function that appends lines to a list, and its other arguments.
-_Waiting = tuple[Callable[..., None], tuple[Any, ...]]
 
 
 class FileInUseError(OSError):
@@ -70,13 +66,20 @@ class DecisionFile:
         self._now: Callable[[], float] = lambda: 0.0
         self._most = most_bytes // 2
         self._scheduler: Scheduler | None = None
-        self._waiting: deque[_Waiting] = deque()
+        #: Lines with which the file begins, made when they are written; and those that came since.
+        self._first: Iterator[object] = iter(())
+        self._waiting: list[object] = []
+        #: Number of the lines that came and do not wait any more.
+        self._passed = 0
         self._lines = ObjectLines()
-        self._rows = AttemptRows()
+        #: Names of score plugins by number, as the file has them.
+        self._plugins: dict[int, tuple[str, ...]] = {0: ()}
         #: Number of files that were begun.
         self._number = 0
         self._failed_at: float | None = None
         self._closed = False
+        #: True while nothing is recorded, after a failure or at the end.
+        self._is_off = False
         self._file = self._create()
 
     def _create(self) -> CompressedFile:
@@ -105,41 +108,39 @@ class DecisionFile:
         self._begin()
 
     def put(self, plural: str, old: Any, new: Any) -> None:
-        self._add((self._put, (plural, old, new)), between=True)
+        if not self._is_off:
+            line = self._lines.put(plural, old, new)
+            if line is not None:
+                self._add(line, between=True)
 
     def gone(self, plural: str, obj: Any) -> None:
-        self._add((self._gone, (plural, obj)), between=True)
+        if not self._is_off:
+            self._add(self._lines.gone(plural, obj), between=True)
 
     def decided(self, entry: Entry) -> None:
-        entry.file = self._number
-        self._add((self._rows.tried, (entry,)))
+        if self._is_off:
+            return
+        row = entry.row
+        if self._plugins.get(row.plugins) != entry.plugins:
+            self._plugins[row.plugins] = entry.plugins
+            self._add(Plugins(row.plugins, entry.plugins))
+        entry.file, entry.line = self._number, self._passed + len(self._waiting) + 1
+        self._add(row)
 
     def ended(self, entry: Entry) -> None:
-        self._add((self._ended, (entry,)))
-
-    def _add(self, line: _Waiting, *, between: bool = False) -> None:
-        """Add a line. ``between``: the scheduler is between two attempts or ends of attempts, so a new file may begin."""
-        if self._failed_at is None and not self._closed:
-            self._waiting.append(line)
-            if len(self._waiting) >= _MOST_WAITING:
-                while self._write(_TURN, between=between):
-                    pass
-
-    # -- lines -----------------------------------------------------------------------------------------
-
-    def _put(self, lines: list[object], plural: str, old: Any, new: Any) -> None:
-        line = self._lines.put(plural, old, new)
-        if line is not None:
-            lines.append(line)
-
-    def _gone(self, lines: list[object], plural: str, obj: Any) -> None:
-        lines.append(self._lines.gone(plural, obj))
-
-    def _ended(self, lines: list[object], entry: Entry) -> None:
-        if entry.file == self._number:
-            self._rows.ended(lines, entry)
+        row, end = entry.row, entry.end
+        if self._is_off or (end is None and entry.line > self._passed):
+            return  # the row that waits has the end of the binding
+        if entry.file != self._number:
+            self._add(entry.record())
         else:
-            lines.append(entry.record())
+            self._add(end if end is not None else Bound(row.seq, row.bound or 0))
+
+    def _add(self, line: object, *, between: bool = False) -> None:
+        """Add a line. ``between``: the scheduler is between two attempts or ends of attempts, so a new file may begin."""
+        self._waiting.append(line)
+        if len(self._waiting) >= _MOST_WAITING:
+            self._write_all(between=between)
 
     # -- writing ---------------------------------------------------------------------------------------
 
@@ -156,9 +157,8 @@ class DecisionFile:
 
     def close(self) -> None:
         """Write what waits and close the file."""
-        while self._write(_TURN):
-            pass
-        self._closed = True
+        self._write_all()
+        self._closed = self._is_off = True
         self._scheduler = None
         try:
             self._file.close()
@@ -167,27 +167,36 @@ class DecisionFile:
 
     def _write(self, most: int, *, between: bool = True) -> bool:
         """Write some of the lines that wait; True if more wait."""
-        waiting = self._waiting
-        if not waiting:
+        if self._is_off:
             return False
         try:
-            self._write_next(min(most, len(waiting)))
-            if between and self._file.size >= self._most and (not waiting or self._file.size >= 2 * self._most):
+            more = self._write_next(most)
+            if between and self._file.size >= self._most and (not more or self._file.size >= 2 * self._most):
                 self._rotate()
         except OSError as error:
             self._fail(error)
-        return bool(waiting)
+            return False
+        return more
 
-    def _write_next(self, count: int) -> None:
-        waiting, lines = self._waiting, list[object]()
-        for _ in range(count):
-            make, arguments = waiting.popleft()
-            make(lines, *arguments)
-        self._file.write(_encode_lines(lines))
+    def _write_all(self, *, between: bool = True) -> None:
+        while self._write(_TURN, between=between):
+            pass
+
+    def _write_next(self, most: int) -> bool:
+        """Write at most so many lines; True if more may wait."""
+        lines, waiting = list(islice(self._first, most)), self._waiting
+        taken = min(most - len(lines), len(waiting))
+        lines += waiting[:taken]
+        del waiting[:taken]
+        self._passed += taken
+        if lines:
+            self._file.write(_encode_lines(lines))
+        return len(lines) == most
 
     def _rotate(self) -> None:
         """Begin a new file with the objects as they are now. Lines that wait still belong to the old file."""
-        self._write_next(len(self._waiting))
+        while self._write_next(_TURN):
+            pass
         if self._scheduler is None:
             return
         self._file.close()
@@ -195,7 +204,7 @@ class DecisionFile:
         self._begin()
 
     def _fail(self, error: OSError) -> None:
-        self._waiting.clear()
+        self._drop()
         if self._failed_at is None:
             _log.error(
                 "decisions cannot be written to %s: %s; scheduling goes on, and writing is tried again",
@@ -204,17 +213,22 @@ class DecisionFile:
             )
         self._failed_at = self._now()
 
+    def _drop(self) -> None:
+        self._is_off = True
+        self._first = iter(())
+        self._passed += len(self._waiting)
+        self._waiting.clear()
+
     def _try_again(self) -> None:
         """Begin a new file after a failure."""
         try:
             self._file = self._create()
-            self._failed_at = None
+            self._failed_at, self._is_off = None, False
             self._begin()
-            while self._write(_TURN):
-                pass
+            self._write_all()
         except OSError as error:
             self._failed_at = self._now()
-            self._waiting.clear()
+            self._drop()
             _log.debug("decisions still cannot be written to %s: %s", self._path, error)
             return
         if self._failed_at is None:
@@ -223,7 +237,7 @@ class DecisionFile:
     # -- the beginning of a file -----------------------------------------------------------------------
 
     def _begin(self) -> None:
-        self._lines, self._rows = ObjectLines(), AttemptRows()
+        self._lines, self._plugins = ObjectLines(), {0: ()}
         self._number += 1
         scheduler = self._scheduler
         assert scheduler is not None
@@ -235,13 +249,9 @@ class DecisionFile:
             profiles=sorted(scheduler.profiles),
             kinds=kinds,
         )
-        self._waiting.append((_as_it_is, (header,)))
-        self._waiting.extend((self._put, (plural, None, obj)) for plural, obj in _objects(scheduler, kinds))
-        self._waiting.extend((_as_it_is, (line,)) for line in _memories(scheduler, self._now()))
-
-
-def _as_it_is(lines: list[object], line: Line) -> None:
-    lines.append(line)
+        objects = list(_objects(scheduler, kinds))  # as they are now; their lines are made one by one
+        puts = (ObjectLines.whole(plural, obj) for plural, obj in objects)
+        self._first = chain([header], puts, list(_memories(scheduler, self._now())))
 
 
 def _objects(scheduler: Scheduler, kinds: list[str]) -> Iterator[tuple[str, Any]]:

@@ -24,6 +24,7 @@ SPECS: Final = 4096
 
 _APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _TYPES: Final = (Pod, Node)
+_NO_SPEC: Final = PodSpec()
 #: Conditions of pods that the scheduler reads.
 _READ: Final = frozenset({"DisruptionTarget"})
 
@@ -57,8 +58,13 @@ class ObjectLines:
         if isinstance(new, Pod) and not new.spec.node_name:
             number, known = self._number(new.spec)
             if known:
-                new = replace(new, spec=PodSpec())
+                new = replace(new, spec=_NO_SPEC)
         return Put(plural, _raw(new), number)
+
+    @staticmethod
+    def whole(plural: str, obj: Any) -> Put:
+        """Return the line for an object that refers to no other line."""
+        return Put(plural, _raw(_without_applied(obj)))
 
     @staticmethod
     def gone(plural: str, obj: Any) -> Gone:

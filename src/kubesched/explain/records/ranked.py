@@ -19,9 +19,9 @@ __all__ = ["EXTENDERS", "Ranked", "ranked"]
 #: Name under which the contributions of extenders are listed.
 EXTENDERS = "extenders"
 
-#: Names of the score plugins; names of the best nodes, the chosen one first; final scores of each; number with the best
-#: total. The scores of a node add up to its total.
-Ranked = tuple[tuple[str, ...], Sequence[str], Sequence[tuple[int, ...]], int]
+#: Names of the score plugins; the best nodes, the chosen one first, with final scores, which add up to the node's total;
+#: number of nodes with the best total.
+Ranked = tuple[tuple[str, ...], Sequence[tuple[str, tuple[int, ...]]], int]
 
 
 def ranked(decision: Decision, table: NodeTable, most: int) -> Ranked:
@@ -35,7 +35,7 @@ def ranked(decision: Decision, table: NodeTable, most: int) -> Ranked:
             return _by_layer(basis, chosen.row, table, most)
     elif basis is not None and basis.totals is not None:
         return _by_scan(basis, chosen.row, table, most)
-    return (), (chosen.name,), ((),), 1
+    return (), ((chosen.name, ()),), 1
 
 
 def _by_layer(layer: Layer, chosen: int, table: NodeTable, most: int) -> Ranked:
@@ -48,7 +48,8 @@ def _by_layer(layer: Layer, chosen: int, table: NodeTable, most: int) -> Ranked:
             del rows[-1]
         rows.insert(0, chosen)
     names, finals = layer.scores_at(rows)
-    return names, [infos[row].name for row in rows], finals, ranking.ties  # type: ignore[union-attr]
+    top = [(infos[row].name, scores) for row, scores in zip(rows, finals, strict=True)]  # type: ignore[union-attr]
+    return names, top, ranking.ties
 
 
 def _by_scan(found: Evaluation, chosen: int, table: NodeTable, most: int) -> Ranked:
@@ -70,5 +71,5 @@ def _by_scan(found: Evaluation, chosen: int, table: NodeTable, most: int) -> Ran
     if any(others):
         scores[EXTENDERS] = others
         by_node = [(*mine, other) for mine, other in zip(by_node, others, strict=True)]
-    names = [table.info(row).name for row in rows[at].tolist()]
-    return tuple(scores), names, by_node, int(np.count_nonzero(totals == best))
+    top = [(table.info(row).name, scores) for row, scores in zip(rows[at].tolist(), by_node, strict=True)]
+    return tuple(scores), top, int(np.count_nonzero(totals == best))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -133,8 +133,8 @@ class _Checked:
     header: Header | None = None
     attempts: AttemptReader = field(default_factory=AttemptReader)
 
-    def line(self, raw: bytes) -> AnyLine | None:
-        """Return a line; None for a row that only other rows refer to.
+    def lines(self, raw: bytes) -> Sequence[AnyLine]:
+        """Return what a line says: itself; of a row the moment of a decision, its record, both or nothing.
 
         Raises:
             DecisionsError: if it is none.
@@ -155,9 +155,9 @@ class _Checked:
                 text = f"format version {line.format_version}; this program reads up to {FORMAT_VERSION}"
                 raise DecisionsError(f"{where}: {text}")
             self.header = line
-        return line
+        return (line,)
 
-    def _row(self, raw: bytes, where: str) -> Decided | Record | None:
+    def _row(self, raw: bytes, where: str) -> Sequence[Decided | Record]:
         row = _decode_row(raw)
         try:
             return self.attempts.take(row, len(raw))
@@ -173,8 +173,7 @@ class _Checked:
                 return _decode_record(raw)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 pass  # reported below
-        line = self.line(raw)
-        return line if isinstance(line, Record) else None
+        return next((line for line in self.lines(raw) if isinstance(line, Record)), None)
 
 
 def read_lines(path: str | Path) -> Iterator[tuple[int, AnyLine]]:
@@ -187,8 +186,7 @@ def read_lines(path: str | Path) -> Iterator[tuple[int, AnyLine]]:
     with LineReader(path) as reader:
         checked = _Checked(reader)
         for raw in reader.more():
-            line = checked.line(raw)
-            if line is not None:
+            for line in checked.lines(raw):
                 yield reader.number, line
         if checked.header is None:
             raise DecisionsError(f"{path}: line 1: is no header: this is no file of decisions")
@@ -231,6 +229,6 @@ def is_decision_file(path: Path) -> bool:
     with LineReader(path) as reader, closing(reader.more()) as lines:  # type: ignore[type-var]
         try:
             raw = next(lines, None)
-            return raw is not None and isinstance(_Checked(reader).line(raw), Header)
+            return raw is not None and isinstance(_Checked(reader).lines(raw)[0], Header)
         except DecisionsError:
             return False

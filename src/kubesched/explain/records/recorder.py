@@ -1,7 +1,7 @@
 """Recorder of decisions: watches every attempt, keeps the newest in a ring, and writes all to a file if there is one.
 
-While the scheduler decides, only an entry of small values is made (:mod:`.entry`). Texts and JSON are made when a record
-is read, or in the turns of :meth:`Recorder.run`.
+While the scheduler decides, only an entry is made (:mod:`.entry`). JSON is made when a record is read, or in the turns of
+:meth:`Recorder.run`.
 
     Recorder() ──▶ Scheduler(observers=[recorder]) ──▶ recorder.attach(scheduler) ──▶ scheduler.start()
 """
@@ -21,10 +21,11 @@ from kubesched.scheduler.framework.preemption import Preemption
 from kubesched.scheduler.framework.status import Status
 from kubesched.scheduler.nodes.nominating import NominatingInfo
 
-from .entry import Entry
+from .entry import Entry, verdicts_of
 from .preempted import FirstOfSecond, preempted
 from .ranked import ranked
 from .ring import Ring
+from .schema import PLUGINS, Ended, Tried, Verdict
 
 if TYPE_CHECKING:
     from kubesched.scheduler.scheduler import Scheduler
@@ -36,7 +37,7 @@ __all__ = ["Recorder"]
 _log = logging.getLogger("kubesched.decisions")
 
 #: Nodes that are recorded with their scores.
-_TOP: Final = 3
+_TOP: Final = 2
 
 
 class Recorder(AttemptObserver):
@@ -52,6 +53,7 @@ class Recorder(AttemptObserver):
         self._now: Callable[[], float] = lambda: 0.0
         self._top = top
         self._seq = 0
+        self._numbers: dict[tuple[str, ...], int] = {(): 0}
         #: Attempts under way, by the pod's UID.
         self._open: dict[str, Entry] = {}
         self._first = FirstOfSecond()
@@ -82,45 +84,63 @@ class Recorder(AttemptObserver):
         if self._broken:
             return
         try:
-            self._decided(attempt, outcome)
+            if isinstance(outcome, Decision):
+                self._begin(attempt, outcome.evaluated, outcome.feasible, outcome)
+            else:
+                entry = self._begin(attempt, outcome.all_nodes, 0)
+                entry.verdicts = verdicts_of(outcome.diagnosis.statuses.counts(outcome.all_nodes))
         except Exception:
             self._break()
 
-    def _decided(self, attempt: Attempt, outcome: Decision | Rejection) -> None:
-        entry = self._begin(attempt)
-        search = attempt.profile.search
-        table = search.table
-        nodes = entry.nodes = len(table)
-        entry.path = search.path
-        if isinstance(outcome, Decision):
-            node, _, evaluated, entry.feasible, basis = outcome
-            entry.node, entry.evaluated = node.name, evaluated
-            entry.plugins, entry.top, entry.scores, entry.ties = ranked(outcome, table, self._top)
-            if isinstance(basis, Evaluation):
-                entry.counts = basis.statuses.counts(0)
-                if evaluated < nodes:
-                    entry.start = search.scan.started
-        else:
-            entry.evaluated = outcome.all_nodes
-            entry.counts = outcome.diagnosis.statuses.counts(outcome.all_nodes)
+    def _begin(self, attempt: Attempt, evaluated: int, feasible: int, decision: Decision | None = None) -> Entry:
+        """Begin the entry of an attempt, and hand it to the file."""
+        queued, start, now, search = attempt.queued, attempt.start, self._now(), attempt.profile.search
+        meta, nodes = queued.pod_info.pod.metadata, len(search.table)
+        names, top, ties = ranked(decision, search.table, self._top) if decision is not None else ((), (), 0)
+        number = self._numbers.get(names)
+        self._seq += 1
+        row = Tried(
+            attempt.profile.framework.profile_name,
+            queued.attempts,
+            search.path.value,
+            nodes,
+            evaluated,
+            feasible,
+            None,
+            number if number is not None else self._number(names),
+            self._seq,
+            now,
+            meta.namespace,
+            meta.name,
+            meta.uid,
+            meta.resource_version,
+            int((start - queued.timestamp) * 1e6 + 0.5),
+            int((now - start) * 1e6 + 0.5),
+            ties,
+            top,
+        )
+        if decision is not None and isinstance(decision.basis, Evaluation):
+            row.verdicts = verdicts_of(decision.basis.statuses.counts(0))
+            if evaluated < nodes:
+                row.start = search.scan.started
+        entry = self._open[meta.uid] = Entry(row, names)
         if self.file is not None:
             self.file.decided(entry)
-
-    def _begin(self, attempt: Attempt) -> Entry:
-        queued = attempt.queued
-        meta = queued.pod_info.pod.metadata
-        self._seq += 1
-        profile = attempt.profile.framework.profile_name
-        entry = Entry(self._seq, meta, self._now(), attempt.start, queued.timestamp, queued.attempts, profile)
-        self._open[meta.uid] = entry
         return entry
+
+    def _number(self, names: tuple[str, ...]) -> int:
+        """Return a new number for a list of plugins; numbers are used again."""
+        if len(self._numbers) > PLUGINS:
+            self._numbers = {(): 0}
+        number = self._numbers[names] = len(self._numbers)
+        return number
 
     def preempted(self, preemption: Preemption) -> None:
         entry = self._open.get(preemption.pod.uid)
         if self._broken or entry is None:
             return
         try:
-            entry.victims = preempted(preemption, brief=not self._first.take(entry.at))
+            entry.victims = preempted(preemption, brief=not self._first.take(entry.row.at))
         except Exception:
             self._break()
 
@@ -137,26 +157,24 @@ class Recorder(AttemptObserver):
         if entry is None:
             if failure is None or attempt.node_name:
                 return  # the failure was handled before, and its handling failed
-            entry = self._begin(attempt)  # the search itself failed
-            del self._open[entry.meta.uid]
-        entry.ended = self._now()
+            entry = self._begin(attempt, 0, 0)  # the search itself failed
+            entry.row.path = ""
+            del self._open[entry.row.uid]
+        row = entry.row
+        binding = int((self._now() - row.at) * 1e6 + 0.5)
         if failure is None:
-            entry.outcome = "bound"
+            row.bound = binding
         else:
-            entry.message = failure.message()
-            rejected = isinstance(failure, Rejection) or failure.is_rejected
-            if not entry.node:
-                entry.outcome = "unschedulable" if rejected else "error"
-            else:
-                entry.outcome, entry.stage = "rejected" if rejected else "error", attempt.stage
-            if entry.node or not rejected:
-                entry.counts = _of_node(failure)
-            pod = attempt.queued.pod_info.pod
-            entry.nominated = (
+            rejected, has_node = isinstance(failure, Rejection) or failure.is_rejected, bool(row.top)
+            outcome = ("rejected" if has_node else "unschedulable") if rejected else "error"
+            stage = attempt.stage if has_node else ""
+            verdicts = _of_node(failure) if has_node or not rejected else entry.verdicts
+            nominated = (
                 nominating.nominated_node_name
                 if nominating is not None and nominating.mode
-                else pod.status.nominated_node_name
+                else attempt.queued.pod_info.pod.status.nominated_node_name
             )
+            entry.finish(Ended(row.seq, binding, outcome, stage, failure.message(), verdicts, entry.victims, nominated))
         self.ring.add(entry)
         if self.file is not None:
             self.file.ended(entry)
@@ -169,7 +187,7 @@ class Recorder(AttemptObserver):
             self.file.close()
 
 
-def _of_node(failure: Status | Rejection) -> list[tuple[Status, int]]:
+def _of_node(failure: Status | Rejection) -> list[Verdict]:
     if isinstance(failure, Rejection):
-        return failure.diagnosis.statuses.counts(failure.all_nodes)
-    return [(failure, 1)]
+        return verdicts_of(failure.diagnosis.statuses.counts(failure.all_nodes))
+    return verdicts_of([(failure, 1)])

@@ -120,14 +120,14 @@ class Ring:
     def last(self, uid: str) -> Record | None:
         """Return the newest record of a pod; None if there is none."""
         for entry in reversed(self._entries):
-            if entry.meta.uid == uid:
+            if entry.row.uid == uid:
                 return entry.record()
         return None
 
     def last_of(self, namespace: str, name: str) -> Record | None:
         """Return the newest record of a pod of this name, which may be gone; None if there is none."""
         for entry in reversed(self._entries):
-            if (entry.meta.namespace, entry.meta.name) == (namespace, name):
+            if (entry.row.namespace, entry.row.name) == (namespace, name):
                 return entry.record()
         return None
 

@@ -40,9 +40,10 @@ __all__ = [
 ]
 
 #: Name and version of the format of files. In version 1 each attempt had the lines ``Decided`` and ``Record``; since
-#: version 2 it has the rows ``Tried`` and ``Bound`` or ``Ended``, which take a third of the bytes.
+#: version 2 it has the rows ``Tried`` and ``Bound`` or ``Ended``, which take a third of the bytes. In version 3 most
+#: attempts have one row: that of a decision also says when the pod was bound.
 FORMAT: Final = "kubesched.io/decisions"
-FORMAT_VERSION: Final = 2
+FORMAT_VERSION: Final = 3
 #: Version of the schema of records.
 VERSION: Final = 1
 
@@ -226,26 +227,27 @@ class Nominated(Line, frozen=True, tag="nominated"):
     node: str
 
 
-class Row(msgspec.Struct, frozen=True, array_like=True, tag_field="type", gc=False):
+class Row(msgspec.Struct, array_like=True, tag_field="type", gc=False):
     """Line of a file of decisions without names of fields: an array that begins with its tag."""
 
 
-class Plugins(Row, frozen=True, tag="plugins"):
+class Plugins(Row, tag="plugins"):
     """Score plugins, to which rows refer by number."""
 
     number: int
     names: tuple[str, ...]
 
 
-class Tried(Row, frozen=True, tag="tried"):
-    """First half of a record, at the moment of the decision.
+class Tried(Row, tag="tried"):
+    """First half of a record, at the moment of the decision; the whole record if the pod was bound before it is written.
 
     The fields are those of :class:`Record` and :class:`Decided`, except:
 
     Attributes:
         plugins: number of the score plugins; 0 if there are none.
         top: the best nodes, each with its scores by plugin, which add up to its total. The first is the chosen one.
-        queue, search: microseconds.
+        queue, search: microseconds; less than 0 if the clock was set back.
+        bound: microseconds from the decision to the end of the binding; None if another row has the end.
     """
 
     profile: str
@@ -265,18 +267,19 @@ class Tried(Row, frozen=True, tag="tried"):
     queue: int
     search: int
     ties: int
-    top: Sequence[tuple[str, tuple[int, ...]]]
-    verdicts: list[Verdict]
+    top: Sequence[tuple[str, tuple[int, ...]]] = ()
+    verdicts: list[Verdict] = []
+    bound: int | None = None
 
 
-class Bound(Row, frozen=True, tag="bound"):
+class Bound(Row, tag="bound"):
     """Second half of the record of a pod that was bound ``binding`` microseconds after the decision."""
 
     seq: int
     binding: int
 
 
-class Ended(Row, frozen=True, tag="ended"):
+class Ended(Row, tag="ended"):
     """Second half of another record. The fields are those of :class:`Record`; ``binding`` is in microseconds."""
 
     seq: int

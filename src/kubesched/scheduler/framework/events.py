@@ -173,10 +173,15 @@ HintFn = Callable[["PodInfo", Any, Any], QueueingHint]
 
 @dataclass(frozen=True, slots=True)
 class ClusterEventWithHint:
-    """Registration of a plugin: an event, and the hint function that judges it (None: always worth another attempt)."""
+    """Registration of a plugin: an event, and the hint function that judges it (None: always worth another attempt).
+
+    ``may_wake`` returns the actions of the event at which the hint may answer QUEUE for a pod that the plugin rejected;
+    None stands for all actions. Explanations ask it, the queue does not.
+    """
 
     event: ClusterEvent
     hint: HintFn | None = None
+    may_wake: Callable[[PodInfo], ActionType] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,6 +118,8 @@ class DefaultPreemption(Plugin):
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         """Hold a preemptor until the last of its victims is being deleted, and for a pause after a failed eviction."""
         if self._evictions.is_running(pod.uid):
+            # Held now, the pod is only woken by deletions. None of them may be left out.
+            self._awaited.forget(pod.uid)
             return Status.unresolvable("waiting for the preemption for this pod to be finished")
         if pod.spec.scheduling_group is not None and self._whole_groups:
             group = self.handle.informed("podgroups").get(group_key(pod.pod))

@@ -27,8 +27,8 @@ def events(index: Callable[[], TermIndex]) -> Sequence[ClusterEventWithHint]:
         return QueueingHint.QUEUE if helps else QueueingHint.SKIP
 
     return [
-        ClusterEventWithHint(pod, KeyedHint(after_pod, _keys, _keys_of_event)),
-        ClusterEventWithHint(node, _after_node),
+        ClusterEventWithHint(pod, KeyedHint(after_pod, _keys, _keys_of_event), _pods_that_help),
+        ClusterEventWithHint(node, _after_node, _nodes_that_help),
     ]
 
 
@@ -75,6 +75,17 @@ def _pod_helps(waiting: PodInfo, old: Pod | None, new: Pod | None, namespaces: d
     if old is None:
         return True
     return all_match(terms.required_anti, old) or all_match(affinity_terms(old).required_anti, waiting.pod)
+
+
+def _pods_that_help(waiting: PodInfo) -> ActionType:
+    """Return the changes of pods that may help: new ones only against the pod's own affinity."""
+    terms = waiting.affinity_terms
+    return ActionType.ALL if terms.required or terms.errors else ActionType.ALL & ~ActionType.ADD
+
+
+def _nodes_that_help(waiting: PodInfo) -> ActionType:
+    terms = waiting.affinity_terms
+    return ActionType.ALL if terms.required or terms.required_anti else ActionType.NONE
 
 
 def _after_node(waiting: PodInfo, old: Node | None, new: Node) -> QueueingHint:

@@ -236,7 +236,7 @@ class NodeResourcesFit(Plugin):
         events = [ClusterEventWithHint(pod, self._after_pod), ClusterEventWithHint(node, self._after_node)]
         if self.handle.gate("DRAExtendedResource"):
             device_class = ClusterEvent(EventResource.DEVICE_CLASS, ActionType.ADD | ActionType.UPDATE)
-            events.append(ClusterEventWithHint(device_class, self._after_device_class))
+            events.append(ClusterEventWithHint(device_class, self._after_device_class, _device_classes))
         return events
 
     def _after_pod(self, pod: PodInfo, old: Pod, new: Pod | None) -> QueueingHint:
@@ -275,6 +275,11 @@ class NodeResourcesFit(Plugin):
         implicit = f"{EXTENDED_RESOURCE_PREFIX}{new.metadata.name}"
         helps = (old is None and implicit in asked) or extended in asked
         return QueueingHint.QUEUE if helps else QueueingHint.SKIP
+
+
+def _device_classes(pod: PodInfo) -> ActionType:
+    """Return the changes of device classes that may help a pod: all, if it asks for something that a class can stand for."""
+    return ActionType.ALL if any("/" in name for name in pod.fit_requests.scalars) else ActionType.NONE
 
 
 def _scalars(requests: Resources, counts: Callable[[str], bool]) -> tuple[tuple[str, int], ...]:

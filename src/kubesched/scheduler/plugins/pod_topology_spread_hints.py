@@ -46,8 +46,12 @@ def events(constraints: _Constraints) -> Sequence[ClusterEventWithHint]:
             return [ANY]
         return [own_key(waiting.uid), *demanded_by_one(rule.selector for rule in rules)]
 
+    def may_wake(waiting: PodInfo) -> ActionType:
+        honors = any(rule.honors_taints for rule in constraints(waiting))
+        return ActionType.ALL if honors else ActionType.ALL & ~ActionType.UPDATE_POD_TOLERATION
+
     return [
-        ClusterEventWithHint(pod, KeyedHint(after_pod, keys, keys_of_pods)),
+        ClusterEventWithHint(pod, KeyedHint(after_pod, keys, keys_of_pods), may_wake),
         ClusterEventWithHint(node, after_node),
     ]
 

@@ -152,7 +152,6 @@ class SchedulingQueue:
             self.nominator,
             metrics.unschedulable_pods,
             self._slices,
-            self._hints,
             max_in_unschedulable,
         )
 

@@ -12,12 +12,10 @@ from collections.abc import Iterable
 from kubesched.api.types import Pod
 from kubesched.base.turns import Steps, finish
 
-from ..framework.events import ClusterEvent
 from ..framework.metrics import Gauge
 from ..framework.queued import QueuedPodInfo
 from .in_flight import InFlight
 from .nominator import Nominator
-from .queueing_hints import Hints
 from .slices import Slices
 from .sub_queues import SubQueues
 
@@ -30,7 +28,7 @@ class QueueViews:
     While a long operation is under way, lists of pods show its effect so far.
     """
 
-    __slots__ = ("_hints", "_in_flight", "_max_in_unschedulable", "_nominator", "_queues", "_rejected_by", "_slices")
+    __slots__ = ("_in_flight", "_max_in_unschedulable", "_nominator", "_queues", "_rejected_by", "_slices")
 
     def __init__(
         self,
@@ -39,14 +37,12 @@ class QueueViews:
         nominator: Nominator,
         rejected_by: Gauge,
         slices: Slices,
-        hints: Hints,
         max_in_unschedulable: float,
     ) -> None:
         """``rejected_by`` is the metric of pods by plugin that rejected them and profile, for :meth:`check`.
 
         ``max_in_unschedulable`` are seconds, as for the queue.
         """
-        self._hints = hints
         self._max_in_unschedulable = max_in_unschedulable
         self._queues = queues
         self._in_flight = in_flight
@@ -78,16 +74,6 @@ class QueueViews:
     def retry_at(self, record: QueuedPodInfo) -> float:
         """Return the time from which on a waiting pod is tried again without an event; some seconds later it is."""
         return record.timestamp + self._max_in_unschedulable
-
-    def wakes(self, record: QueuedPodInfo) -> list[tuple[str, ClusterEvent]]:
-        """Return the events that the plugins which rejected a pod wait for, with the plugins, by name.
-
-        A gated pod waits for the events of the plugin that gates it.
-        """
-        names = sorted(record.unschedulable_plugins | record.pending_plugins)
-        if record.gating_plugin:
-            return [(record.gating_plugin, event) for event in record.gating_plugin_events]
-        return [(name, event) for name in names for event in self._hints.events_of(name)]
 
     def records(self) -> list[tuple[str, list[QueuedPodInfo]]]:
         """Return the queued pods by place, in no order: ``Active``, ``Backoff`` and ``Unschedulable``.

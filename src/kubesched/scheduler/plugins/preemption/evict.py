@@ -121,14 +121,14 @@ class Evictions:
             self._clear_lower_nominations(preemptor)
             await self._evict_each(preemptor, preemption.others)
             self._last_victim[preemptor.uid] = last
-            is_event_due = await self._evict(preemptor, last)
+            await self._evict(preemptor, last)
         except Exception as error:
             await self._failed(preemption, error)
         except BaseException:
             self._forget(preemptor)
             raise
         else:
-            self._ended(preemption, is_event_due=is_event_due)
+            self._ended(preemption)
         finally:
             running.dec()
 
@@ -154,12 +154,21 @@ class Evictions:
             self._forget(preemptor)
         self._activate(preemptor)
 
-    def _ended(self, preemption: _Preemption, *, is_event_due: bool) -> None:
+    def _ended(self, preemption: _Preemption) -> None:
         self._forget(preemption.preemptor)
         self._measure(preemption, "success")
-        if not is_event_due:
+        if not self._counts(preemption.last):
             # No event will queue the pod, because the last victim left while it was held.
             self._activate(preemption.preemptor)
+
+    def _counts(self, victim: PodInfo) -> bool:
+        """Return True while a victim holds its room; the end of that will be an event.
+
+        The victim of a binding that has failed meanwhile holds none, even if the API server has just deleted it.
+        """
+        table = self._handle.snapshot.table
+        row = table.row_of(victim.spec.node_name)
+        return row is not None and victim.uid in table.info(row).pods
 
     def _measure(self, preemption: _Preemption, result: str) -> None:
         metrics, duration = self._handle.framework.metrics, self._handle.clock.now() - preemption.begun
@@ -172,11 +181,11 @@ class Evictions:
 
     async def _evict_each(self, preemptor: Preemptor, victims: Sequence[PodInfo]) -> None:
         """Evict victims at the same time. The first failure cancels the others and is raised."""
-        tasks: list[asyncio.Task[bool]] = []
+        tasks: list[asyncio.Task[None]] = []
         try:
             for victim in victims:
                 rest = begin(self._evict(preemptor, victim), self._handle.client.at_once)
-                if not isinstance(rest, bool):
+                if rest is not None:
                     tasks.append(child(rest, f"evict {victim.key}"))
             done = (await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION))[0] if tasks else ()
         finally:
@@ -191,22 +200,19 @@ class Evictions:
 
     # -- one victim ------------------------------------------------------------------------------------
 
-    async def _evict(self, preemptor: Preemptor, victim: PodInfo) -> bool:
-        """Evict one pod. Return True if an event about its end will follow.
+    async def _evict(self, preemptor: Preemptor, victim: PodInfo) -> None:
+        """Evict one pod.
 
         Raises:
             ApiError: when the server refuses.
             OSError: when the server cannot be reached.
         """
         if victim.metadata.deletion_timestamp is not None:
-            return True
+            return
         if self._cancel(victim):
             self._record(preemptor, victim, " (in kube-scheduler memory).")
-            return True
-        deleted = await self._delete(preemptor, victim)
-        if deleted:
+        elif await self._delete(preemptor, victim):
             self._record(preemptor, victim)
-        return deleted
 
     def _record(self, preemptor: Preemptor, victim: PodInfo, more: str = "") -> None:
         note = f"Preempted by {preemptor.kind} {preemptor.uid} on node {preemptor.place}{more}"

@@ -69,6 +69,10 @@ class VictimsAwaited:
             self._pods = {uid: known for uid, known in self._pods.items() if node_of(uid) or uid == trial.pod.uid}
             self._most = max(_MANY, 2 * len(self._pods))
 
+    def forget(self, uid: str) -> None:
+        """Let every deletion be evaluated for a pod again."""
+        self._pods.pop(uid, None)
+
     def key(self, pod: PodInfo, rejectors: AbstractSet[str]) -> Hashable | None:
         """See :meth:`..Holder.hold_key`."""
         known = self._pods.get(pod.uid)

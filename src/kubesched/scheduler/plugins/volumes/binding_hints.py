@@ -10,7 +10,7 @@ from kubesched.api.storage import CSIDriver, CSINode, CSIStorageCapacity, Persis
 from ...framework.events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource, QueueingHint
 from ...nodes.podinfo import PodInfo
 from .capacity import limit_of
-from .claims import uses_claim
+from .claims import claims_that_help, uses_claim
 from .csi_nodes import migrated_plugins
 
 __all__ = ["EVENTS"]
@@ -45,14 +45,20 @@ def _after_capacity(pod: PodInfo, old: CSIStorageCapacity | None, new: CSIStorag
     return _hint(after is not None and (before is None or after > before))
 
 
+def _drivers_that_help(pod: PodInfo) -> ActionType:
+    return ActionType.ALL if any(volume.csi is not None for volume in pod.storage) else ActionType.NONE
+
+
 _ADD_OR_UPDATE: Final = ActionType.ADD | ActionType.UPDATE
 
 EVENTS: Final[Sequence[ClusterEventWithHint]] = (
     ClusterEventWithHint(ClusterEvent(EventResource.STORAGE_CLASS, _ADD_OR_UPDATE), _after_class),
-    ClusterEventWithHint(ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, _ADD_OR_UPDATE), _after_claim),
+    ClusterEventWithHint(
+        ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, _ADD_OR_UPDATE), _after_claim, claims_that_help
+    ),
     ClusterEventWithHint(ClusterEvent(EventResource.PERSISTENT_VOLUME, _ADD_OR_UPDATE)),
     ClusterEventWithHint(ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL)),
     ClusterEventWithHint(ClusterEvent(EventResource.CSI_NODE, _ADD_OR_UPDATE), _after_csi_node),
-    ClusterEventWithHint(ClusterEvent(EventResource.CSI_DRIVER, ActionType.UPDATE), _after_driver),
+    ClusterEventWithHint(ClusterEvent(EventResource.CSI_DRIVER, ActionType.UPDATE), _after_driver, _drivers_that_help),
     ClusterEventWithHint(ClusterEvent(EventResource.CSI_STORAGE_CAPACITY, _ADD_OR_UPDATE), _after_capacity),
 )

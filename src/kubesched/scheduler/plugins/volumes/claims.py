@@ -13,11 +13,21 @@ from typing import Any, Final, NamedTuple
 from kubesched.api.kinds import CLAIMS, CSI_DRIVERS, CSI_NODES, STORAGE_CLASSES, VOLUMES, Kind
 from kubesched.api.storage import PersistentVolumeClaim, class_of
 
+from ...framework.events import ActionType
 from ...framework.interface import Handle
 from ...nodes.podinfo import PodInfo
 from ..assume_cache import AssumeCache
 
-__all__ = ["ClaimUse", "NotFoundError", "Storage", "StorageWhatIf", "claim_uses", "ownership_problem", "uses_claim"]
+__all__ = [
+    "ClaimUse",
+    "NotFoundError",
+    "Storage",
+    "StorageWhatIf",
+    "claim_uses",
+    "claims_that_help",
+    "ownership_problem",
+    "uses_claim",
+]
 
 
 class NotFoundError(Exception):
@@ -53,6 +63,12 @@ def uses_claim(pod: PodInfo, claim: PersistentVolumeClaim, *, ephemeral: bool = 
     return meta.namespace == pod.namespace and any(
         use.claim == meta.name and (ephemeral or not use.is_ephemeral) for use in claim_uses(pod)
     )
+
+
+def claims_that_help(pod: PodInfo, *, ephemeral: bool = True) -> ActionType:
+    """Return the changes of claims that may help a pod, judged by :func:`uses_claim`."""
+    uses = any(ephemeral or not use.is_ephemeral for use in claim_uses(pod))
+    return ActionType.ALL if uses else ActionType.NONE
 
 
 def ownership_problem(pod: PodInfo, claim: PersistentVolumeClaim) -> str:

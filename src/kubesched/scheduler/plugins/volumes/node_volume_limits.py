@@ -25,7 +25,7 @@ from ...framework.status import Status
 from ...nodes.nodeinfo import NodeInfo
 from ...nodes.podinfo import PodInfo
 from .attached_volumes import AttachedVolumes, limits_of
-from .claims import Storage, uses_claim
+from .claims import Storage, claims_that_help, uses_claim
 from .countable import ClaimNotFoundError, Countable, CountingError, is_countable
 from .csi_translation import translation_of
 from .volume_demands import counted_volumes
@@ -290,7 +290,7 @@ class NodeVolumeLimits(Plugin):
             ClusterEventWithHint(ClusterEvent(EventResource.CSI_NODE, ActionType.UPDATE), self._after_csi_node),
             ClusterEventWithHint(ClusterEvent(EventResource.POD, ActionType.DELETE), self._after_pod),
             ClusterEventWithHint(
-                ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, ActionType.ADD), self._after_claim
+                ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, ActionType.ADD), self._after_claim, claims_that_help
             ),
             ClusterEventWithHint(
                 ClusterEvent(EventResource.VOLUME_ATTACHMENT, ActionType.DELETE), self._after_attachment

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from copy import copy
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
@@ -25,7 +26,7 @@ from ...framework.status import Status
 from ...nodes.disks import conflicts, disk_uses
 from ...nodes.nodeinfo import NodeInfo
 from ...nodes.podinfo import PodInfo
-from .claims import NotFoundError, Storage, uses_claim
+from .claims import NotFoundError, Storage, claims_that_help, uses_claim
 from .volume_demands import unshared_volumes
 
 if TYPE_CHECKING:
@@ -156,7 +157,9 @@ class VolumeRestrictions(Plugin):
             ClusterEventWithHint(ClusterEvent(EventResource.POD, ActionType.DELETE), self._after_pod),
             ClusterEventWithHint(ClusterEvent(EventResource.NODE, ActionType.ADD)),
             ClusterEventWithHint(
-                ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, ActionType.ADD), self._after_claim
+                ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, ActionType.ADD),
+                self._after_claim,
+                partial(claims_that_help, ephemeral=False),
             ),
         ]
 

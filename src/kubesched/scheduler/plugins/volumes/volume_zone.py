@@ -7,6 +7,7 @@ Source: rules/volumes §4.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ from ...framework.status import Status
 from ...nodes.columns import ABSENT, BoolArray
 from ...nodes.nodeinfo import NodeInfo
 from ...nodes.podinfo import PodInfo
-from .claims import NotFoundError, Storage, uses_claim
+from .claims import NotFoundError, Storage, claims_that_help, uses_claim
 from .csi_translation import BETA_REGION, BETA_ZONE, DELIMITER, GA_REGION, GA_ZONE
 from .volume_demands import zoned_volumes
 
@@ -174,7 +175,11 @@ class VolumeZone(Plugin):
         return [
             ClusterEventWithHint(ClusterEvent(EventResource.STORAGE_CLASS, ActionType.ADD), self._after_class),
             ClusterEventWithHint(ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL)),
-            ClusterEventWithHint(ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, changed), self._after_claim),
+            ClusterEventWithHint(
+                ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, changed),
+                self._after_claim,
+                partial(claims_that_help, ephemeral=False),
+            ),
             ClusterEventWithHint(ClusterEvent(EventResource.PERSISTENT_VOLUME, changed), self._after_volume),
         ]
 

@@ -1,0 +1,387 @@
+"""Live scheduler on the dashboard: every document over a real cluster in one process, and what is done while nobody looks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+from page_kit import Page
+
+from builders import create_nodes, info
+from kubesched.api.kinds import DEPLOYMENTS, NODES, PODS
+from kubesched.cluster.kubelets import node_template
+from kubesched.dashboard.live import Live
+from kubesched.dashboard.schema import Change, PodPage, QueuePlace, State, WhatIf
+from kubesched.dashboard.source import PodQuery, Refused
+from kubesched.explain.records import Recorder
+from kubesched.explain.watchers import Watchers
+from kubesched.lab.simulate.embedded import Embedded
+from kubesched.lab.simulate.run.virtual_time import VirtualClock, run_virtual
+from kubesched.scheduler.config import default_config
+from kubesched.scheduler.plugins import in_tree_registry
+
+JSON = dict[str, Any]
+ZONE = "topology.kubernetes.io/zone"
+
+
+def pod(name: str, cpu: str = "1", metadata: JSON | None = None, **spec: Any) -> JSON:
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
+    meta = {"name": name, "namespace": "default", **(metadata or {})}
+    return {"metadata": meta, "spec": {"containers": [container], **spec}}
+
+
+def deployment(name: str, replicas: int, cpu: str) -> JSON:
+    labels = {"app": name}
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+    spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
+    return {"metadata": {"name": name, "namespace": "default"}, "spec": spec}
+
+
+class Cluster:
+    """A cluster of four nodes with four cpus each, in two zones, its scheduler and its source."""
+
+    def __init__(self, recorder: Recorder | None = None) -> None:
+        clock = VirtualClock(asyncio.get_running_loop())
+        self.watchers = Watchers(recorder, annotate_why=False, event_why=False, simulator_results=False)
+        self.live = Live("test", "embedded")
+        self.embedded = Embedded(
+            default_config(),
+            in_tree_registry(),
+            clock=clock,
+            observers=[*self.watchers.observers, self.live.observer],
+            controllers=True,
+            believe_priority=True,
+        )
+        self.attach()
+        self.live.attach(lambda: self.embedded.scheduler, self.watchers, replaced=lambda scheduler: self.attach())
+        create_nodes(self.embedded.store, 4, node_template(cpu="4"), zones=("a", "b"))
+
+    def attach(self) -> None:
+        self.watchers.attach(self.embedded.scheduler, self.embedded.port, objects=self.embedded.objects)
+
+    def create(self, *pods: JSON) -> None:
+        for one in pods:
+            self.embedded.store.create(PODS, "default", one)
+
+    async def state(self) -> State:
+        return await self.live.state(None)
+
+    async def page(self, name: str) -> PodPage:
+        return await self.live.pod("default", name, None)
+
+    async def place(self, name: str) -> QueuePlace:
+        return next(one for one in (await self.live.queues(None)).places if one.place == name)
+
+
+def run(check: Callable[[Cluster], Coroutine[Any, Any, None]], recorder: Recorder | None = None) -> None:
+    async def main() -> None:
+        cluster = Cluster(recorder)
+        async with cluster.embedded.running():
+            for name, task in cluster.live.tasks():
+                cluster.embedded.tasks.spawn(task, name)
+            await asyncio.sleep(5)
+            await check(cluster)
+
+    run_virtual(main())
+
+
+class Follower:
+    """A page: it reads its stream in a task, and asks for the state when it is told to."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.changes: list[Change] = []
+        self.resyncs = 0
+        self._page: Page | None = None
+        self.task = asyncio.create_task(self.follow())
+
+    @property
+    def page(self) -> Page:
+        assert self._page is not None
+        return self._page
+
+    async def follow(self) -> None:
+        state = await self._cluster.state()
+        self._page = Page(state)
+        async for event in self._cluster.live.changes(state.version):
+            kind, _, rest = event.decode().partition("\n")
+            if kind == "event: resync":
+                self.resyncs += 1
+                self._page = Page(await self._cluster.state())
+            elif kind == "event: change":
+                change = msgspec.json.decode(rest.partition("data: ")[2], type=Change)
+                self.changes.append(change)
+                if change.version > self.page.version:
+                    self.page.apply(change)
+
+
+def test_the_state_is_the_cluster() -> None:
+    async def check(cluster: Cluster) -> None:
+        cluster.create(pod("runs"))
+        cluster.embedded.store.create(NODES, "", {"metadata": {"name": "cordoned"}, "spec": {"unschedulable": True}})
+        await asyncio.sleep(5)
+        state = await cluster.state()
+        assert state == msgspec.json.decode(msgspec.json.encode(state), type=State)
+        page = Page(state)
+        zones = {one["name"]: one["labels"].get(ZONE) for one in page.nodes.values()}
+        assert zones == {**{f"hollow-0000{number}": "ab"[number % 2] for number in range(4)}, "cordoned": None}
+        assert sorted(one["requested"].get("cpu", 0) for one in page.nodes.values()) == [0, 0, 0, 0, 1000]
+        assert {one["status"] for one in page.nodes.values()} == {"Ready", "Cordoned"}
+        assert state.sample.on_nodes == 1
+        weights = {one.plugin: one.weight for one in state.profiles[0].scores}
+        assert (state.profiles[0].name, weights["TaintToleration"]) == ("default-scheduler", 3)
+
+    run(check)
+
+
+def test_a_page_that_follows_shows_what_a_new_page_shows() -> None:
+    async def check(cluster: Cluster) -> None:
+        follower = Follower(cluster)
+        await asyncio.sleep(1)
+        cluster.create(*(pod(f"p{number}", "500m") for number in range(12)))
+        await asyncio.sleep(2)
+        cluster.embedded.store.delete(NODES, "", "hollow-00003")
+        await asyncio.sleep(2)
+        cluster.embedded.store.delete(PODS, "default", "p3")
+        await asyncio.sleep(30)
+        assert (follower.page.nodes, follower.resyncs) == (Page(await cluster.state()).nodes, 0)
+        assert sum(change.bound_count for change in follower.changes) == 12
+        bound = {one.pod for change in follower.changes for one in change.bound}
+        assert bound == {f"default/p{number}" for number in range(12)}
+        follower.task.cancel()
+
+    run(check)
+
+
+def test_nothing_is_read_while_nobody_looks_and_a_page_that_comes_later_has_a_past() -> None:
+    async def check(cluster: Cluster) -> None:
+        cluster.create(pod("early"))
+        await asyncio.sleep(20)
+        live = cluster.live
+        assert live._map is None
+        samples = (await live.series()).samples
+        assert len(samples) >= 20
+        assert sum(sample.bound for sample in samples) == 1
+        assert all(later.at > earlier.at for earlier, later in pairwise(samples))
+        version = (await cluster.state()).version
+        cluster.create(pod("late"))
+        await asyncio.sleep(20)
+        assert live._streams.version == version
+        assert live.observer.take_listed() == ([], 0, [], 0)
+
+    run(check)
+
+
+def test_preemptions_are_seen_as_they_happen() -> None:
+    async def check(cluster: Cluster) -> None:
+        cluster.create(*(pod(f"low-{number}", "4") for number in range(4)))
+        await asyncio.sleep(5)
+        follower = Follower(cluster)
+        await asyncio.sleep(1)
+        cluster.create(pod("high", "4", priority=100))
+        await asyncio.sleep(60)
+        ((row, victims),) = [(one.row, one.victims) for change in follower.changes for one in change.preempted]
+        page = await cluster.page("high")
+        assert page.pod.node == (await cluster.state()).nodes.names[row]
+        whats = [moment.what for moment in page.life]
+        assert whats.index("created") < whats.index("nominated") < whats.index("bound")
+        assert [(link.kind, link.name) for link in page.links] == [("Node", page.pod.node)]
+        with pytest.raises(Refused, match="no pod is named default/low"):
+            await cluster.page(victims[0].partition("/")[2])
+        follower.task.cancel()
+
+    run(check)
+
+
+def test_the_queue_is_shown_in_groups_with_reasons() -> None:
+    async def check(cluster: Cluster) -> None:
+        cluster.embedded.store.create(DEPLOYMENTS, "default", deployment("huge", 3, "50"))
+        cluster.create(pod("gated", schedulingGates=[{"name": "example.com/wait"}]))
+        await asyncio.sleep(20)
+        waiting, gated = await cluster.place("Unschedulable"), await cluster.place("Gated")
+        ((group,), (held,)) = waiting.groups, gated.groups
+        assert (group.workload, group.count, waiting.count, waiting.left_out) == ("Deployment/huge", 3, 3, 0)
+        assert "Insufficient cpu" in group.why
+        assert group.rejected_by == ["NodeResourcesFit"]
+        assert group.waited is not None
+        assert 10 < group.waited < 25
+        assert group.until is not None
+        assert group.until > (await cluster.live.queues(None)).at
+        assert (held.pod, held.why, held.rejected_by) == (
+            "default/gated",
+            "gates: example.com/wait",
+            ["SchedulingGates"],
+        )
+        counts = (await cluster.state()).sample.queue
+        assert (counts.unschedulable, counts.gated, counts.active) == (3, 1, 0)
+        assert sum(sample.failed for sample in (await cluster.live.series()).samples) == 3
+
+    run(check)
+
+
+def test_pods_are_found_and_bounded() -> None:
+    async def check(cluster: Cluster) -> None:
+        cluster.embedded.store.create(DEPLOYMENTS, "default", deployment("web", 3, "100m"))
+        cluster.create(pod("huge", "50"), pod("small", "100m"))
+        await asyncio.sleep(20)
+
+        async def names(**query: Any) -> tuple[list[str], int]:
+            found = await cluster.live.pods(PodQuery(**query), None)
+            return [one.name.partition("-")[0] for one in found.pods], found.total
+
+        assert await names() == (["huge", "small", "web", "web", "web"], 5)
+        assert await names(limit=2) == (["huge", "small"], 5)
+        assert await names(limit=0) == ([], 5)
+        assert await names(text="eb-") == (["web"] * 3, 3)
+        assert await names(workload="Deployment/web") == (["web"] * 3, 3)
+        assert await names(state="Unschedulable") == (["huge"], 1)
+        assert await names(state="Running", text="small") == (["small"], 1)
+        assert await names(namespace="other") == ([], 0)
+        node = (await cluster.page("small")).pod.node
+        found = await cluster.live.pods(PodQuery(node=node), None)
+        assert "small" in [one.name for one in found.pods]
+        page = await cluster.live.node(node, None)
+        assert {one.name for one in page.pods} == {one.name for one in found.pods}
+        assert page.requested["cpu"] == sum(one.requests["cpu"] for one in page.pods)
+        assert page.requested["pods"] == len(page.pods)
+
+    run(check)
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_a_life_is_told_from_its_beginning(recorded: bool) -> None:
+    async def check(cluster: Cluster) -> None:
+        cluster.create(pod("grows", "50"))
+        await asyncio.sleep(20)
+        before = await cluster.page("grows")
+        assert before.message.startswith("0/4 nodes are available: 4 Insufficient cpu.")
+        assert [moment.what for moment in before.life] == ["created", "tried", "rejected"]
+        cluster.embedded.store.create(NODES, "", {**node_template(cpu="64"), "metadata": {"name": "big"}})
+        await asyncio.sleep(400)
+        after = await cluster.page("grows")
+        assert (after.pod.node, after.complete, after.message) == ("big", True, "")
+        whats = [moment.what for moment in after.life]
+        assert whats[0] == "created"
+        assert whats.index("rejected") < whats.index("bound") < whats.index("started")
+        assert [moment.at for moment in after.life] == sorted(moment.at for moment in after.life)
+        assert [moment.node for moment in after.life if moment.what == "bound"] == ["big"]
+
+    run(check, Recorder() if recorded else None)
+
+
+def test_verdicts_are_those_of_the_scheduler() -> None:
+    async def check(cluster: Cluster) -> None:
+        for name in ("here", "there", "full"):
+            cluster.create(pod(name, "3", nodeSelector={ZONE: "a"}))
+            await asyncio.sleep(5)
+        nodes = Page(await cluster.state()).nodes
+        zones = [nodes[row]["labels"][ZONE] for row in range(4)]
+        full = await cluster.live.verdicts("default", "full", None)
+        assert sorted((one.plugin, one.text, one.nodes) for one in full.reasons) == [
+            ("NodeAffinity", "node(s) didn't match Pod's node affinity/selector", 2),
+            ("NodeResourcesFit", "Insufficient cpu", 2),
+        ]
+        by_zone = {zone: full.reasons[place].plugin for zone, place in zip(zones, full.verdict, strict=True)}
+        assert (by_zone, full.own, full.scores) == ({"a": "NodeResourcesFit", "b": "NodeAffinity"}, None, [])
+        # A pod with a node is judged as if it had none: its own node still fits.
+        here = await cluster.live.verdicts("default", "here", None)
+        assert here.own is not None
+        assert [row for row, place in enumerate(here.verdict) if place == -1] == [here.own]
+        scores = {one.plugin: (one.weight, one.scores[here.own]) for one in here.scores}
+        assert scores["TaintToleration"] == (3, 300)
+        assert all(not one.scores[row] for one in here.scores for row in range(4) if row != here.own)
+        explained = await cluster.live.explain("/explain/pods/default/here", {}, None)
+        best = json.loads(explained.body)["placed"][0]["best"][0]
+        assert best["total"] == sum(score for _, score in scores.values())
+
+    run(check)
+
+
+def test_what_is_not_there_or_not_possible_is_refused_in_words() -> None:
+    async def check(cluster: Cluster) -> None:
+        live = cluster.live
+        refusals: list[tuple[Coroutine[Any, Any, Any], int, str]] = [
+            (live.state(1.0), 400, "the present only"),
+            (live.played(0, 1, 1), 400, "keeps none"),
+            (live.pod("default", "nope", None), 404, "no pod is named default/nope"),
+            (live.node("nope", None), 404, "no node is named nope"),
+            (live.verdicts("default", "nope", None), 404, "no pod"),
+            (live.choices(), 403, "read-only"),
+            (live.what_if(WhatIf(changes=[])), 403, "read-only"),
+            (live.apply(WhatIf(changes=[])), 403, "read-only"),
+        ]
+        for asked, status, words in refusals:
+            with pytest.raises(Refused, match=words) as refused:
+                await asked
+            assert refused.value.status == status
+        cluster.create(pod("foreign", schedulerName="other"))
+        await asyncio.sleep(5)
+        with pytest.raises(Refused, match='no profile is named "other"'):
+            await live.verdicts("default", "foreign", None)
+        assert (await cluster.page("foreign")).pod.state == "Pending"
+        assert (await live.explain("/explain/pods/default/nope", {}, None)).status == 404
+        assert (live.info.what_if, live.info.writable, live.info.end) == (False, False, None)
+
+    run(check)
+
+
+def test_texts_of_users_stay_texts() -> None:
+    script = "<script>alert(1)</script>"
+
+    async def check(cluster: Cluster) -> None:
+        marks = {"annotations": {"kubesched.io/workload": f"Job/{script}", "note": script}, "labels": {"a": "b"}}
+        cluster.create(pod("odd", "99", marks))
+        await asyncio.sleep(10)
+        (group,) = (await cluster.place("Unschedulable")).groups
+        assert group.workload == f"Job/{script}"
+        found = await cluster.live.pods(PodQuery(workload=f"Job/{script}"), None)
+        assert (found.total, found.pods[0].name) == (1, "odd")
+        assert json.loads(msgspec.json.encode(found))["pods"][0]["workload"] == f"Job/{script}"
+
+    run(check)
+
+
+def test_a_scheduler_that_takes_the_place_of_another_is_followed() -> None:
+    async def check(cluster: Cluster) -> None:
+        follower = Follower(cluster)
+        cluster.create(pod("one"))
+        await asyncio.sleep(5)
+        old = cluster.embedded.scheduler
+        await cluster.embedded.restart_scheduler(default_config())
+        assert cluster.embedded.scheduler is not old
+        cluster.create(pod("two"))
+        await asyncio.sleep(10)
+        assert (follower.page.nodes, follower.resyncs) == (Page(await cluster.state()).nodes, 1)
+        assert sum(one["requested"].get("pods", 0) for one in follower.page.nodes.values()) == 2
+        assert (await cluster.live.verdicts("default", "two", None)).own is not None
+        follower.task.cancel()
+
+    run(check)
+
+
+def test_memory_is_bounded() -> None:
+    async def check(cluster: Cluster) -> None:
+        live, samples = cluster.live, cluster.live._samples
+        live.observer.listed = True
+        queued = SimpleNamespace(pod_info=info(), timestamp=0.0, initial_attempt_timestamp=None, attempts=1)
+        attempt: Any = SimpleNamespace(queued=queued, node_name="n")
+        for _ in range(30_000):
+            live.observer.ended(attempt, None, None)
+        bindings, count, _, _ = live.observer.take_listed()
+        assert (len(bindings), count, len(live.observer.take_waits())) == (100, 30_000, 2000)
+        assert len(live.observer.events_of("p-uid")) == 20_000
+        for _ in range(9000):
+            samples.take(cluster.embedded.scheduler)
+        assert (len(samples._seconds), len(samples._minutes)) == (3600, 90)
+        series = (await live.series()).samples
+        assert len(series) == 1200
+        assert sum(sample.bound for sample in series) == 30_000
+
+    run(check)
