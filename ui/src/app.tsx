@@ -1,6 +1,6 @@
 /** Frame of the page: head, views, time line. */
 
-import type { ComponentChildren } from "preact";
+import { Component, type ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { href, route, setParams } from "./route";
 import type { Run } from "./run";
@@ -87,9 +87,28 @@ function Main({ run }: { run: Run }) {
   }, [address, run]);
   return (
     <main id="main" tabIndex={-1} ref={main} class={`view view-${name}`} data-testid={`view-${name}`}>
-      {content(name, path, run)}
+      <Boundary key={address}>{content(name, path, run)}</Boundary>
     </main>
   );
+}
+
+/** A view that fails does not take the rest of the page along. */
+class Boundary extends Component<{ children: ComponentChildren }, { error: string }> {
+  override state = { error: "" };
+
+  static override getDerivedStateFromError(error: unknown): { error: string } {
+    return { error: error instanceof Error ? error.message : String(error) };
+  }
+
+  override render() {
+    return this.state.error ? (
+      <p class="fault" role="alert">
+        This view failed: {this.state.error}. Load the page anew; if that does not help, please report it.
+      </p>
+    ) : (
+      this.props.children
+    );
+  }
 }
 
 function content(name: string, path: string[], run: Run): ComponentChildren {

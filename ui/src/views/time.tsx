@@ -169,7 +169,7 @@ function options(chart: Shown, theme: Theme, width: number, playhead: () => numb
     cursor: { sync: { key: "time" }, drag: { x: false, y: false }, points: { size: 6 } },
     legend: { live: true, markers: { fill: (_, at) => colours[(at - 1) % perRun % colours.length] } },
     axes: [
-      { ...axis, ...time, space: 80, ...(chart.calendar ? {} : { incrs: STEPS }) },
+      { ...axis, ...time, size: 28, space: 80, ...(chart.calendar ? {} : { incrs: STEPS }) },
       { ...axis, size: (_, values) => 14 + 6.5 * Math.max(5, ...(values ?? []).map((value) => value.length)), values: (_, splits) => splits.map((value) => chart.of.words(value)) },
     ],
     series: [
