@@ -1,8 +1,4 @@
-<<<<<<< HEAD
-"""Arguments of the commands for a lasting cluster: ``up``, ``import``, ``run`` and ``view``."""
-=======
-"""Arguments of the commands for a lasting cluster: ``up``, ``kubelets``, ``import`` and ``run``."""
->>>>>>> main
+"""Arguments of the commands for a lasting cluster: ``up``, ``kubelets``, ``import``, ``run`` and ``view``."""
 
 from __future__ import annotations
 
@@ -21,15 +17,9 @@ from .options import (
     start_from,
     ui,
 )
-<<<<<<< HEAD
-from .values import duration, node_count, port, speed, ui_address, zones
+from .values import duration, label, node_count, port, speed, ui_address, zones
 
-__all__ = ["import_", "run", "up", "view"]
-=======
-from .values import duration, label, node_count, port, speed, zones
-
-__all__ = ["import_", "kubelets", "run", "up"]
->>>>>>> main
+__all__ = ["import_", "kubelets", "run", "up", "view"]
 
 
 def _listening(parser: argparse.ArgumentParser) -> None:
