@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -29,16 +30,19 @@ def window(browser: Window) -> Iterator[Window]:
     assert browser.faults() == []
 
 
+@contextmanager
 def running(folder: Path, *arguments: str) -> Iterator[Program]:
     program = Program(folder, *arguments)
-    yield program
-    program.stop()
+    try:
+        yield program
+    finally:
+        program.stop()
 
 
 @pytest.fixture(scope="session")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
     folder = tmp_path_factory.mktemp("live")
-    for program in running(folder, "up", "-f", str(live_cluster(folder)), "--stop-pods-after", "0s"):
+    with running(folder, "up", "-f", str(live_cluster(folder)), "--stop-pods-after", "0s") as program:
         condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": EVIL}
         status = {"status": {"conditions": [condition]}}
         program.request("/api/v1/namespaces/default/pods/evil/status", status, "PATCH")
@@ -47,7 +51,8 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
 
 @pytest.fixture(scope="session")
 def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
-    yield from running(tmp_path_factory.mktemp("empty"), "up", "--no-controllers")
+    with running(tmp_path_factory.mktemp("empty"), "up", "--no-controllers") as program:
+        yield program
 
 
 @pytest.fixture(scope="session")
@@ -57,10 +62,12 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.fixture(scope="session")
 def decisions(tmp_path_factory: pytest.TempPathFactory, recorded: tuple[Path, Path]) -> Iterator[Program]:
-    yield from running(tmp_path_factory.mktemp("decisions"), "view", str(recorded[1]))
+    with running(tmp_path_factory.mktemp("decisions"), "view", str(recorded[1])) as program:
+        yield program
 
 
 @pytest.fixture(scope="session")
 def two(tmp_path_factory: pytest.TempPathFactory, recorded: tuple[Path, Path]) -> Iterator[Program]:
     """A result, and the same with texts in it that do harm, side by side."""
-    yield from running(tmp_path_factory.mktemp("two"), "view", str(recorded[0]), str(hostile(recorded[0])))
+    with running(tmp_path_factory.mktemp("two"), "view", str(recorded[0]), str(hostile(recorded[0]))) as program:
+        yield program

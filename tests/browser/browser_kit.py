@@ -71,8 +71,9 @@ def until(what: str, ask: Callable[[], T | None]) -> T:
         time.sleep(0.03)
 
 
-def done(_: None) -> bool:
-    """Return True, for :func:`until` to end with something that is done and has no answer."""
+def done(act: Callable[[], None]) -> bool:
+    """Do what has no answer, and return True, so that :func:`until` ends with it."""
+    act()
     return True
 
 
@@ -120,8 +121,7 @@ class Program:
 
     def request(self, path: str, body: Mapping[str, Any] | None = None, method: str | None = None) -> Any:
         """Ask the API server of ``kubesched up``, and return its JSON."""
-        server = re.search(r"cluster at (http://\S+)", self._output.read_text())
-        assert server is not None
+        server = until("the address", lambda: re.search(r"cluster at (http://\S+)", self._output.read_text()))
         data = None if body is None else json.dumps(body).encode()
         kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
         request = urllib.request.Request(f"{server[1]}{path}", data, {"Content-Type": kind}, method=method)
@@ -209,7 +209,7 @@ class Window:
     # -- what a person does --------------------------------------------------------------------------------
 
     def click(self, part: str) -> None:
-        until(f"a click on {part}", lambda: done(self.see(part).click()))
+        until(f"a click on {part}", lambda: done(self.see(part).click))
 
     def follow(self, text: str, within: str = "main") -> None:
         """Click on the link of a text."""
@@ -218,7 +218,7 @@ class Window:
 
     def choose(self, part: str, value: str) -> None:
         """Choose an option by its value."""
-        until(f"{value} in {part}", lambda: done(Select(self.see(part)).select_by_value(value)))
+        until(f"{value} in {part}", lambda: done(lambda: Select(self.see(part)).select_by_value(value)))
 
     def write(self, part: str, *keys: str) -> None:
         self.see(part).send_keys(*keys)

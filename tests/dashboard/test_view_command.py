@@ -148,6 +148,11 @@ def test_a_dump_stands_still_and_is_explained(standing: Served) -> None:
     pending = standing.get("runs/0/explain/pending")["pending"]
     assert [one["pods"] for one in pending] == [["default/giant"]]
     assert "queue" not in pending[0] or pending[0]["queue"] is None
+    assert standing.get("runs/0/what-if")["applicable"] == []
+    outcome = standing.post("runs/0/what-if", {"changes": [{"kind": "add-nodes", "like": "n0", "count": 2}]})
+    assert (outcome["changes"], outcome["after"]["nodes"]) == (["2 nodes are added, like n0"], 4)
+    refused = standing.post("runs/0/what-if", {"changes": [{"kind": "drain", "node": "n9"}]}, 400)
+    assert refused["error"] == "changes[0].node: 'n9': there is no such node"
     assert "never changed" in standing.post("runs/0/apply", {"changes": []}, 409)["error"]
 
 

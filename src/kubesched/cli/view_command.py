@@ -25,6 +25,7 @@ with needing("kubesched view", "server"):
     from kubesched.dashboard.server import Site
     from kubesched.dashboard.source import Source
     from kubesched.dashboard.standing import standing_source
+    from kubesched.dashboard.trials.trials import ClusterTrials
 
 __all__ = ["run"]
 
@@ -41,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
 async def _view(paths: Sequence[Path], setup: Setup, options: argparse.Namespace) -> int:
     stop = StopSignal(asyncio.get_running_loop())
     async with AsyncExitStack() as stack:
-        sources = [await _source(path, number, setup, stop, stack) for number, path in enumerate(paths)]
+        sources = [await _source(path, number, setup, options, stop, stack) for number, path in enumerate(paths)]
         for source in sources:
             for remark in source.info.remarks:
                 warn(f"{source.info.name}: {remark}")
@@ -63,15 +64,19 @@ async def _view(paths: Sequence[Path], setup: Setup, options: argparse.Namespace
     return 0
 
 
-async def _source(path: Path, number: int, setup: Setup, stop: StopSignal, stack: AsyncExitStack) -> Source:
+async def _source(
+    path: Path, number: int, setup: Setup, options: argparse.Namespace, stop: StopSignal, stack: AsyncExitStack
+) -> Source:
     """Return the source over a file."""
     with stop.interrupts(), collector_off():
         kind = kind_of_file(path)
         if kind != "cluster":
             return recording_of(path, kind, number, setup[:3], stack)
         manifests = read_cluster(path)
-    return await stop.unless(
+    source = await stop.unless(
         stack.enter_async_context(
             standing_source(manifests, str(path), number, setup.registry, setup.config, setup.gates)
         )
     )
+    source.trials = ClusterTrials(source.embedded, options.plugin_module, setup.gates)
+    return source

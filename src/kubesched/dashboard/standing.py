@@ -14,14 +14,15 @@ from kubesched.cluster.files import Manifests
 from kubesched.explain.live import LivePages
 from kubesched.explain.watchers import Watchers
 from kubesched.lab.simulate.embedded import Embedded
+from kubesched.lab.simulate.inputs.arrivals import DEFAULT_EPOCH
 from kubesched.lab.simulate.run.standing import standing
 from kubesched.scheduler.config import FeatureGates, KubeSchedulerConfiguration
 from kubesched.scheduler.framework.registry import Registry
 from kubesched.scheduler.scheduler import Scheduler
 
 from .live import Live
-from .schema import Applied, RunInfo, WhatIf
-from .source import Refused, Trials
+from .schema import Applied, Choices, RunInfo, WhatIf
+from .source import Refused
 
 __all__ = ["StandingSource", "standing_source"]
 
@@ -36,10 +37,8 @@ class StandingSource(Live):
         embedded: the cluster.
     """
 
-    def __init__(
-        self, name: str, number: int, embedded: Embedded, remarks: Sequence[str], trials: Trials | None
-    ) -> None:
-        super().__init__(name, "snapshot", trials=trials)
+    def __init__(self, name: str, number: int, embedded: Embedded, remarks: Sequence[str]) -> None:
+        super().__init__(name, "snapshot")
         self.embedded = embedded
         self._number = number
         self._remarks = list(remarks[:_MOST_REMARKS])
@@ -51,8 +50,7 @@ class StandingSource(Live):
     @property
     def info(self) -> RunInfo:
         now = self.embedded.clock.now()
-        found = super().info
-        return replace(found, id=self._number, start=now, end=now, writable=False, remarks=self._remarks)
+        return replace(super().info, id=self._number, start=now, end=now, writable=False, remarks=self._remarks)
 
     def _now_only(self, at: float | None) -> Scheduler:
         # A page that compares two files may send the moment of the other one; there is only one moment here.
@@ -63,6 +61,9 @@ class StandingSource(Live):
     @property
     def _pages(self) -> LivePages:
         return self._standing_pages
+
+    async def choices(self) -> Choices:
+        return replace(await super().choices(), applicable=[])
 
     async def apply(self, question: WhatIf) -> Applied:
         text = "a file is never changed from here; kubesched up --from starts a cluster from it, whose dashboard carries changes out"
@@ -77,7 +78,6 @@ async def standing_source(
     registry: Registry,
     config: KubeSchedulerConfiguration,
     gates: FeatureGates,
-    trials: Trials | None = None,
 ) -> AsyncIterator[StandingSource]:
     """Context with the source over a cluster. Extenders of the configuration are not asked.
 
@@ -87,15 +87,18 @@ async def standing_source(
     """
     clock = FixedClock(newest_time(manifests))
     async with standing(manifests, registry, replace(config, extenders=()), gates, clock=clock) as (embedded, remarks):
-        yield StandingSource(name, number, embedded, [*manifests.warnings, *remarks], trials)
+        yield StandingSource(name, number, embedded, [*manifests.warnings, *remarks])
 
 
 def newest_time(manifests: Manifests) -> float:
-    """Return the latest creation of an object, in epoch seconds: the cluster is from that time or later. 0 for none."""
+    """Return the latest creation of an object, in epoch seconds: the cluster is from that time or later.
+
+    Without any, it is the start of virtual time.
+    """
     texts: set[Any] = {item.data["metadata"].get("creationTimestamp") for item in manifests.objects}
-    times = [0.0]
+    times: list[float] = []
     for text in texts:
         if isinstance(text, str):
             with suppress(ValueError, OverflowError):
                 times.append(parse_time(text))
-    return max(times)
+    return max(times, default=DEFAULT_EPOCH)
