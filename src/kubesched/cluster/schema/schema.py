@@ -120,23 +120,25 @@ def unknown_paths(type_: Type | None, data: Mapping[str, Any], *, patch: bool = 
     In a ``patch`` directives are allowed. Since every written body is checked here, paths are only made for unknown
     fields.
     """
-    if type_ is None:
-        return []
+    return [] if type_ is None else _unknown_paths(type_, data, types(), patch=patch)
+
+
+def _unknown_paths(type_: Type, data: Mapping[str, Any], known: Mapping[str, Type], *, patch: bool) -> list[str]:
     found: list[str] = []
     for key, value in data.items():
         field = type_.fields.get(key)
         if field is None:
             if not (patch and key.startswith("$")):
                 found.append(key)
-        elif value and isinstance(value, dict | list):
-            inner = types().get(field.type)
+        elif value and isinstance(value, (dict, list)):
+            inner = known.get(field.type)
             if inner is None or isinstance(value, list) is not (field.shape == "list"):
                 continue
-            if isinstance(value, list):
-                parts = [(f"[{index}]", item) for index, item in enumerate(value)]
-            else:
-                parts = [(f".{name}", item) for name, item in value.items()] if field.shape == "map" else [("", value)]
-            for place, item in parts:
-                if isinstance(item, dict):
-                    found += [f"{key}{place}.{path}" for path in unknown_paths(inner, item, patch=patch)]
+            if not field.shape and isinstance(value, dict):
+                found += [f"{key}.{path}" for path in _unknown_paths(inner, value, known, patch=patch)]
+                continue
+            for name, item in enumerate(value) if isinstance(value, list) else value.items():
+                if isinstance(item, dict) and (paths := _unknown_paths(inner, item, known, patch=patch)):
+                    place = f"{key}[{name}]" if field.shape == "list" else f"{key}.{name}"
+                    found += [f"{place}.{path}" for path in paths]
     return found
