@@ -42,6 +42,7 @@ NEEDS = {"kubesched run --config scheduler.yaml": "open scheduler.yaml: no such 
 LONG = {
     "kubesched bench": "tests/cli/test_cli_live_bench.py",
     "kubesched up": "tests/cli/test_cli_up.py",
+    "kubesched view": "tests/dashboard/test_view_command.py",
     "kubesched kubelets": "tests/cli/test_cli_kubelets.py",
     "kubesched conformance": "tests/test_conformance.py",
     "kubesched sweep examples/policies/config/openb.yaml": "tests/policies/test_openb_table.py",

@@ -16,7 +16,7 @@ from page_kit import Page
 from builders import create_nodes, info
 from kubesched.api.kinds import DEPLOYMENTS, DEVICE_CLASSES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from kubesched.cluster.kubelets import node_template
-from kubesched.dashboard import live as live_module
+from kubesched.dashboard import queue_groups
 from kubesched.dashboard.live import Live
 from kubesched.dashboard.node_map import NodeMap
 from kubesched.dashboard.schema import Change, PodPage, QueuePlace, State, WhatIf
@@ -405,13 +405,13 @@ def test_memory_is_bounded() -> None:
 def test_pages_that_ask_for_the_same_at_the_same_time_share_one_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     async def check(cluster: Cluster) -> None:
         made: list[str] = []
-        places = live_module.finding_places
+        places = queue_groups.finding_places
 
         def counted(*arguments: Any) -> Any:
             made.append("queues")
             return places(*arguments)
 
-        monkeypatch.setattr(live_module, "finding_places", counted)
+        monkeypatch.setattr("kubesched.dashboard.live.finding_places", counted)
         states = await asyncio.gather(*(cluster.state() for _ in range(10)))
         assert all(state is states[0] for state in states)
         leaving = asyncio.create_task(cluster.live.queues(None))
