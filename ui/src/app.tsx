@@ -1,6 +1,6 @@
 /** Frame of the page: head, views, time line. */
 
-import type { ComponentChildren } from "preact";
+import { Component, type ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { href, route, setParams } from "./route";
 import type { Run } from "./run";
@@ -46,17 +46,25 @@ export function App() {
       {runs.value.map((each) => (
         <Figures key={each.info.id} run={each} />
       ))}
-      {runs.value.flatMap((each) =>
-        each.info.remarks.map((text) => (
-          <p key={`${each.info.id} ${text}`} class="remark banner">
-            {runs.value.length > 1 && `${each.info.name}: `}
-            {text}
-          </p>
-        )),
-      )}
+      <Remarks />
       <Main run={run} />
       {player.value?.present && <Transport player={player.value} />}
     </>
+  );
+}
+
+/** What is not shown of a run, in words. */
+function Remarks() {
+  const all = runs.value.flatMap((run) => run.info.remarks.map((text) => (runs.value.length > 1 ? `${run.info.name}: ${text}` : text)));
+  if (!all.length) return null;
+  return (
+    <section class="banner" aria-label="Remarks">
+      {all.map((text) => (
+        <p key={text} class="remark">
+          {text}
+        </p>
+      ))}
+    </section>
   );
 }
 
@@ -79,9 +87,28 @@ function Main({ run }: { run: Run }) {
   }, [address, run]);
   return (
     <main id="main" tabIndex={-1} ref={main} class={`view view-${name}`} data-testid={`view-${name}`}>
-      {content(name, path, run)}
+      <Boundary key={address}>{content(name, path, run)}</Boundary>
     </main>
   );
+}
+
+/** A view that fails does not take the rest of the page along. */
+class Boundary extends Component<{ children: ComponentChildren }, { error: string }> {
+  override state = { error: "" };
+
+  static override getDerivedStateFromError(error: unknown): { error: string } {
+    return { error: error instanceof Error ? error.message : String(error) };
+  }
+
+  override render() {
+    return this.state.error ? (
+      <p class="fault" role="alert">
+        This view failed: {this.state.error}. Load the page anew; if that does not help, please report it.
+      </p>
+    ) : (
+      this.props.children
+    );
+  }
 }
 
 function content(name: string, path: string[], run: Run): ComponentChildren {

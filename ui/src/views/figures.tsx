@@ -31,7 +31,8 @@ export function Figures({ run }: { run: Run }) {
       <a class="figure" href={href(["pods"])}>
         <b data-testid={`on-nodes-${run.info.id}`}>{count(sample.onNodes)}</b> pods on nodes
       </a>
-      <a class="figure places" href={href(["queues"])} aria-label={`Pods without a node: ${PLACES.map(([key, label]) => `${sample.queue[key]} ${label}`).join(", ")}`}>
+      <a class="figure places" href={href(["queues"])}>
+        <span class="unseen">Pods without a node:</span>
         {PLACES.filter(([key]) => key === "active" || key === "unschedulable" || sample.queue[key] > 0).map(([key, label, title]) => (
           <span key={key} title={title} class={sample.queue[key] ? `place place-${key}` : "place none"}>
             <b>{count(sample.queue[key])}</b> {label}
