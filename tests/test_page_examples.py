@@ -42,6 +42,7 @@ NEEDS = {"kubesched run --config scheduler.yaml": "open scheduler.yaml: no such 
 LONG = {
     "kubesched bench": "tests/cli/test_cli_live_bench.py",
     "kubesched up": "tests/cli/test_cli_up.py",
+    "kubesched view": "tests/dashboard/test_view_command.py",
     "kubesched kubelets": "tests/cli/test_cli_kubelets.py",
     "kubesched conformance": "tests/test_conformance.py",
     "kubesched sweep examples/policies/config/openb.yaml": "tests/policies/test_openb_table.py",
@@ -50,7 +51,7 @@ LONG = {
 }
 #: Programs that are not run here: they need a cluster, a registry or the network, or run this suite. Files of this project
 #: that their lines name must exist.
-OTHERS = ("cd", "cp", "export", "helm", "kube-scheduler", "kubectl", "kustomize", "make", "pip", "podman", "python")
+OTHERS = ("cd", "cp", "curl", "export", "helm", "kube-scheduler", "kubectl", "kustomize", "make", "pip", "podman", "python")
 
 _POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: i}]}\n"
 _FOLDERS = ("bench/", "deploy/", "docs/", "examples/", "tests/")

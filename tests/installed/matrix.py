@@ -125,6 +125,7 @@ CHECKS: Final = (
             ),
         ],
     ),
+    check("kubesched view d.gz saved.jsonl --port 0", "stop with Ctrl-C", "server", lasting=True),
     check("kubesched up --nodes 3 --port 0 --tls --token", "stop with Ctrl-C", "run", lasting=True),
     check("kubesched bench --http --nodes 5 --pods 5 --runs 1 -q", "pods created", "server"),
     check("kubesched bench --run --nodes 5 --pods 5 --runs 1 -q", "pods with an event", "server"),

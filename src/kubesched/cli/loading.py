@@ -19,7 +19,7 @@ from kubesched.scheduler.framework.registry import Registry
 from .console import warn
 from .errors import CliError
 
-__all__ = ["Setup", "load_registry", "load_setup"]
+__all__ = ["Setup", "load_gates", "load_registry", "load_setup"]
 
 
 def load_registry(modules: Sequence[str] = ()) -> tuple[Registry, list[str]]:
@@ -52,7 +52,7 @@ def load_setup(options: argparse.Namespace, path: str | None, *, remark_unused: 
     Raises:
         CliError, PluginError, ConfigError: if one of them cannot be used.
     """
-    gates = _gates(getattr(options, "feature_gates", ()))
+    gates = load_gates(options)
     registry, own = load_registry(options.plugin_module)
     for name in options.enable_plugin:
         if name not in registry:
@@ -66,8 +66,13 @@ def load_setup(options: argparse.Namespace, path: str | None, *, remark_unused: 
     return Setup(registry, config, gates, remarks)
 
 
-def _gates(texts: Sequence[str]) -> FeatureGates:
+def load_gates(options: argparse.Namespace) -> FeatureGates:
+    """Return the feature gates of ``--feature-gates``, where a command has it.
+
+    Raises:
+        CliError: if they cannot be used.
+    """
     try:
-        return FeatureGates.parse(*texts)
+        return FeatureGates.parse(*getattr(options, "feature_gates", ()))
     except FeatureGateError as error:
         raise CliError(f"--feature-gates: {error}") from None

@@ -60,6 +60,7 @@ _COMMANDS: Final[tuple[tuple[str, str, Callable[[argparse.ArgumentParser], None]
     ("up", "an embedded cluster that kubectl can talk to, until Ctrl-C", clusters.up),
     ("kubelets", "hollow nodes on the API server of a kubeconfig, until Ctrl-C", clusters.kubelets),
     ("run", "schedule a real cluster, with kube-scheduler's flags and files", clusters.run),
+    ("view", "the dashboard over files: results, recorded decisions and saved clusters", clusters.view),
     ("import", "copy a real cluster into a file to start from", clusters.import_),
     ("bench", "measure throughput, latencies and memory of the whole path", measurements.bench),
     ("conformance", "replay decisions recorded from Kubernetes and compare", measurements.conformance),

@@ -23,6 +23,7 @@ from kubesched.scheduler.framework import metrics
 from kubesched.scheduler.plugins import in_tree_registry
 
 from .reference_code import contract_page, python_page
+from .reference_dashboard import dashboard_page, dashboard_schema
 from .reference_metrics import metrics_page
 from .reference_reasons import reasons_page
 from .reference_texts import FIELDS, GATES, SELECTOR_TYPES, WITHOUT_EFFECT
@@ -39,6 +40,8 @@ def pages() -> dict[str, str]:
     """Return every generated page: file name to text."""
     return {
         "configuration-reference.md": configuration_page(),
+        "dashboard-api.md": dashboard_page(_MADE),
+        "dashboard-schema.json": dashboard_schema(),
         "feature-gates.md": gates_page(),
         "flags.md": flags_page(),
         "metrics.md": metrics_page(_MADE),

@@ -75,7 +75,7 @@ from .busy_plugins import watch_busy_plugins
 from .console import progress_bar, warn, write
 from .errors import CliError
 from .interrupts import run_loop
-from .loading import load_setup
+from .loading import load_gates, load_setup
 from .memory import EVENT_CACHE, MOST_EVENTS, give_back
 from .pod_life import pod_stages
 from .preemption_log import PreemptionLog
@@ -83,6 +83,8 @@ from .saved_file import claimed, decision_file, refuse_missing_directory, save_o
 from .stopping import StopSignal
 
 if TYPE_CHECKING:
+    from kubesched.dashboard.source import Trials
+
     from .live_dashboard import LiveDashboard
 
 __all__ = ["run"]
@@ -128,6 +130,7 @@ async def _up(options: argparse.Namespace) -> int:
                     attach(embedded.scheduler)
                     if dashboard is not None:
                         dashboard.attach(lambda: embedded.scheduler, watchers, replaced=attach)
+                        dashboard.live.trials = _trials(options, embedded)
                 pages = {} if options.no_scheduler else watchers.pages
                 plugins = plugins_of(embedded.scheduler.frameworks.values())
                 work = work_of(embedded.scheduler.frameworks.values())
@@ -268,6 +271,13 @@ def _dashboard(options: argparse.Namespace) -> LiveDashboard | None:
 
     live = Live("kubesched up", "embedded", speed=options.speed)
     return LiveDashboard(live, options.ui, announce=announce, warn=warn, speed=options.speed)
+
+
+def _trials(options: argparse.Namespace, embedded: Embedded) -> Trials:
+    """Return what tries changes on a copy of the cluster, and carries them out."""
+    from kubesched.dashboard.trials.trials import ClusterTrials  # noqa: PLC0415 - not without the dashboard
+
+    return ClusterTrials(embedded, options.plugin_module, load_gates(options))
 
 
 async def _show(dashboard: LiveDashboard) -> None:

@@ -52,8 +52,11 @@ class Listener:
         announce: Callable[[str], None],
         warn: Callable[[str], None],
         speed: float = 1.0,
+        option: str = "--ui",
     ) -> None:
+        """``option`` is the command line option that gave the address, for messages."""
         self._site = site
+        self._option = option
         self._host, self._port = address
         self._warn = warn
         self._announce = announce
@@ -80,7 +83,7 @@ class Listener:
         Raises:
             OSError: when the address cannot be used; the text says which and why.
         """
-        opened = _bound(self._host, self._port)
+        opened = _bound(self._host, self._port, self._option)
         self._port = opened.getsockname()[1]
         server = Connections(
             self._handle,
@@ -98,7 +101,7 @@ class Listener:
         server.listen((opened,), None)
         self._connections = server
         if self._remark:
-            self._warn(f"--ui: {self._remark}")
+            self._warn(f"{self._option}: {self._remark}")
         self._announce(self.link)
 
     async def stop(self) -> None:
@@ -144,7 +147,7 @@ class Listener:
         return answer
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def _bound(host: str, port: int, option: str) -> socket.socket:
     """Return a socket that is bound to an address.
 
     Raises:
@@ -160,7 +163,7 @@ def _bound(host: str, port: int) -> socket.socket:
     except OSError as error:
         opened.close()
         hint = "; stop what listens there or give another port" if error.errno == errno.EADDRINUSE else ""
-        text = f"--ui: cannot listen on {host}:{port}: {os.strerror(error.errno or 0)}{hint}"
+        text = f"{option}: cannot listen on {host}:{port}: {os.strerror(error.errno or 0)}{hint}"
         raise OSError(text) from None
     return opened
 

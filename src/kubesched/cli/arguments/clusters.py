@@ -1,4 +1,4 @@
-"""Arguments of the commands for a lasting cluster: ``up``, ``kubelets``, ``import`` and ``run``."""
+"""Arguments of the commands for a lasting cluster: ``up``, ``kubelets``, ``import``, ``run`` and ``view``."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from .options import (
     plugin_modules,
     quiet,
     real_cluster,
+    scheduler_setup,
     stages,
     start_from,
     ui,
 )
-from .values import duration, label, node_count, port, speed, zones
+from .values import duration, label, node_count, port, speed, ui_address, zones
 
-__all__ = ["import_", "kubelets", "run", "up"]
+__all__ = ["import_", "kubelets", "run", "up", "view"]
 
 
 def _listening(parser: argparse.ArgumentParser) -> None:
@@ -192,3 +193,25 @@ examples: kubectl get nodes,pods,pvc,pv,deployments,replicasets -A -o yaml >dump
 def run(parser: argparse.ArgumentParser) -> None:
     """Add no flags: argparse does not parse them, see :mod:`kubesched.cli.run.flags`."""
     parser.epilog = "kubesched run --help lists the flags"
+
+
+def view(parser: argparse.ArgumentParser) -> None:
+    parser.description = """\
+Show a file on the dashboard: the result of a simulation or recorded decisions, with a slider through time; or a cluster
+that stands still. Two files are two runs side by side. The page is served on loopback until Ctrl-C; files are only read."""
+    parser.epilog = """\
+examples: kubesched simulate -f examples/web-shop --nodes 20 -o json >run.json; kubesched view run.json
+          kubesched view before.json after.json
+          kubesched view decisions.gz --config scheduler.yaml"""
+    text = "a result (simulate -o json or yaml), decisions (--decisions), a saved cluster or a dump"
+    parser.add_argument("file", metavar="FILE", help=text)
+    parser.add_argument("second", metavar="FILE2", nargs="?", help="another one, to be shown beside it")
+    parser.add_argument(
+        "--port",
+        metavar="PORT|ADDRESS:PORT",
+        type=ui_address,
+        default=ui_address(""),
+        help="port of loopback to listen on (default: 10260; 0: a free one)",
+    )
+    scheduler_setup(parser)
+    quiet(parser, "print the link and nothing else")

@@ -1,6 +1,6 @@
 """Cluster that does not move: its objects are stored and the scheduler sees them, but nothing is decided.
 
-Callers: ``kubesched explain``, ``kubesched audit`` and ``kubesched diff``.
+Callers: ``kubesched explain``, ``audit``, ``diff`` and ``view``.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from kubesched.api.kinds import PODS, RESOURCE_QUOTAS
 from kubesched.api.requests import pod_requests
 from kubesched.api.types import Pod
 from kubesched.base.said_once import said_once
+from kubesched.base.times import Clock
 from kubesched.cluster.files import Manifest, ManifestError, Manifests
 from kubesched.cluster.store import Store
 from kubesched.explain.audit import Audit, Limits, audit_cluster
@@ -37,7 +38,7 @@ from ..results.result import Result
 from ..results.turnover import Turnover
 from .virtual_time import VirtualClock, run_virtual
 
-__all__ = ["Standing", "audit_standing", "explain_standing", "result_standing"]
+__all__ = ["Standing", "audit_standing", "explain_standing", "result_standing", "standing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ async def _explain(
     gates: FeatureGates,
     on_progress: Callable[[int], None],
 ) -> Standing:
-    async with _standing(manifests, registry, config, gates) as (embedded, warnings):
+    async with standing(manifests, registry, config, gates) as (embedded, warnings):
         pods = {pod.key: pod for pod in embedded.pods()}
         wanted = [pods[name] for name in dict.fromkeys(names) if name in pods] if names else _pending(pods, namespace)
         known = {node.name for node in embedded.nodes()}
@@ -133,7 +134,7 @@ def result_standing(
             embedded.store.follow(books[0].changed)
             embedded.store.follow(nodes.changed)
 
-        async with _standing(manifests, registry, config, gates, follow) as (embedded, warnings):
+        async with standing(manifests, registry, config, gates, follow) as (embedded, warnings):
             scheduler = embedded.scheduler
             pods = [amounts(pod_requests(pod)) for pod in embedded.pods()]
             course = Course(scheduler.cache.table, scheduler.metrics.pending_pods, Shapes(pods))
@@ -164,7 +165,7 @@ def audit_standing(
 
     async def audited() -> tuple[Audit, list[str]]:
         alone = msgspec.structs.replace(config, extenders=())
-        async with _standing(manifests, registry, alone, gates) as (embedded, warnings):
+        async with standing(manifests, registry, alone, gates) as (embedded, warnings):
             audit = audit_cluster(
                 embedded.scheduler,
                 embedded.objects,
@@ -180,21 +181,24 @@ def audit_standing(
 
 
 @asynccontextmanager
-async def _standing(
+async def standing(
     manifests: Manifests,
     registry: Registry,
     config: KubeSchedulerConfiguration,
     gates: FeatureGates,
     prepare: Callable[[Embedded], None] = lambda embedded: None,
+    clock: Clock | None = None,
 ) -> AsyncIterator[tuple[Embedded, list[str]]]:
     """Context with the cluster, its scheduler, and remarks about the input. ``prepare`` gets it while it is empty.
+
+    ``clock`` is that of virtual time by default.
 
     Raises:
         ManifestError: when an object cannot be used.
         ConfigError: when a profile cannot be built.
     """
     intake = gather(manifests, features=gates.among(GATES))
-    clock = VirtualClock(asyncio.get_running_loop())
+    clock = clock if clock is not None else VirtualClock(asyncio.get_running_loop())
     embedded = Embedded(config, registry, clock=clock, gates=gates, kubelets=False)
     prepare(embedded)
     try:
