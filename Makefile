@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo clients test test-controlplane test-e2e matrix campaign fuzz fuzz-cel mutants lint format types layers bench bench-quick soak soak-up conformance sweep shutdown docs reference recordings release-check ui ui-check clean
+.PHONY: help setup demo clients browser test test-controlplane test-e2e matrix campaign fuzz fuzz-cel mutants lint format types layers bench bench-quick soak soak-up conformance sweep shutdown docs reference recordings release-check ui ui-check clean
 
 help: ## show this list
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1\t\2/' | expand -t 28
@@ -32,6 +32,15 @@ clients: $(STAMP) ## the JavaScript client, for its test; where there is no npm 
 	@if command -v npm >/dev/null; then npm install --silent --no-fund --no-audit --prefix $(VENV) @kubernetes/client-node@1.4.0 \
 	  || echo "npm failed: the JavaScript client is not installed"; \
 	else echo "no npm: the JavaScript client is not installed"; fi
+
+browser: ## chromium and its driver (by apt-get, as root) and axe-core (by npm), for the tests of the dashboard in a browser
+	@if command -v chromium >/dev/null && command -v chromedriver >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  apt-get -qq update && apt-get -qq install --yes --no-install-recommends chromium chromium-driver; \
+	else echo "chromium and chromedriver are not installed: install both, or call make browser as root on Debian"; fi
+	@if [ -f ui/node_modules/axe-core/axe.min.js ]; then :; \
+	elif command -v npm >/dev/null; then npm ci --silent --prefix ui; \
+	else echo "no npm: axe-core is not installed"; fi
 
 test: $(STAMP) ## the whole test suite, golden decisions included
 	$(BIN)/python -m pytest -n auto --dist worksteal
