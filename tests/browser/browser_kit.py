@@ -218,7 +218,12 @@ class Window:
 
     def choose(self, part: str, value: str) -> None:
         """Choose an option by its value."""
-        until(f"{value} in {part}", lambda: done(lambda: Select(self.see(part)).select_by_value(value)))
+
+        def option() -> WebElement | None:
+            options = Select(self.see(part)).options
+            return next((each for each in options if each.get_attribute("value") == value), None)
+
+        until(f"{value} in {part}", option).click()
 
     def write(self, part: str, *keys: str) -> None:
         self.see(part).send_keys(*keys)
