@@ -69,8 +69,9 @@ def unknown_names(page: Path, words: set[str], options: set[str]) -> list[str]:
 @pytest.fixture(scope="module")
 def project() -> tuple[set[str], set[str]]:
     """Every word of the project's files and every option, documentation apart."""
-    folders = ("src", "tests", "deploy", "examples", "bench", ".ci")
-    files = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in _SUFFIXES]
+    folders = ("src", "tests", "deploy", "examples", "bench", ".ci", "ui/src", "ui/dev")
+    suffixes = (*_SUFFIXES, ".mjs", ".ts", ".tsx")
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in suffixes]
     files += [ROOT / "Makefile", ROOT / "pyproject.toml", ROOT / "docs" / "dashboard-schema.json"]
     text = "\n".join(path.read_text(encoding="utf-8") for path in files if path.is_file() and path != Path(__file__))
     named = {part for path in files for part in path.relative_to(ROOT).with_suffix("").parts}

@@ -51,7 +51,20 @@ LONG = {
 }
 #: Programs that are not run here: they need a cluster, a registry or the network, or run this suite. Files of this project
 #: that their lines name must exist.
-OTHERS = ("cd", "cp", "curl", "export", "helm", "kube-scheduler", "kubectl", "kustomize", "make", "pip", "podman", "python")
+OTHERS = (
+    "cd",
+    "cp",
+    "curl",
+    "export",
+    "helm",
+    "kube-scheduler",
+    "kubectl",
+    "kustomize",
+    "make",
+    "pip",
+    "podman",
+    "python",
+)
 
 _POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: i}]}\n"
 _FOLDERS = ("bench/", "deploy/", "docs/", "examples/", "tests/")

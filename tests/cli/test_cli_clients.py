@@ -98,6 +98,7 @@ def test_helm_installs_and_waits(up: Cluster) -> None:
         "superseded",
         "deployed",
     ]
+    assert "Phase:          Succeeded" in up.run(HELM, "test", "shop", "--timeout", "60s")
     up.run(HELM, "uninstall", "shop", "--wait")
     assert up.get("/apis/apps/v1/namespaces/default/deployments/shop") is None
 

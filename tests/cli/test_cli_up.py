@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.cookiejar
 import json
 import urllib.error
 import urllib.request
@@ -192,3 +193,60 @@ def test_what_cannot_be_used_is_said_in_one_message(
     errors = capsys.readouterr().err
     assert message in errors
     assert "Traceback" not in errors
+
+
+def test_the_dashboard_is_served_by_a_link_and_a_session_outlives_the_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    jar = http.cookiejar.CookieJar()
+    browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(jar))
+    with cluster(tmp_path, "--nodes", "3", "--ui", "0", "--speed", "10") as running:
+        assert running.process.stdout is not None
+        link = running.process.stdout.readline().strip()
+        root = link.partition("?key=")[0]
+        with pytest.raises(urllib.error.HTTPError, match="401") as refused:
+            browser.open(f"{root}api/v1/dashboard", timeout=30)
+        refused.value.close()
+        with browser.open(link, timeout=30) as page:
+            assert (page.url, "<html" in page.read().decode()) == (root, True)
+        assert running.process.stdout.readline().strip().startswith(f"{root}?key=")
+        with browser.open(f"{root}api/v1/runs/0/state", timeout=30) as answer:
+            assert sorted(json.load(answer)["nodes"]["names"]) == ["hollow-00000", "hollow-00001", "hollow-00002"]
+        with browser.open(f"{root}api/v1/runs/0/changes", timeout=30) as stream:
+            assert stream.readline() == b"event: resync\n"
+            code, errors = running.stop()
+            assert (code, errors) == (0, "")
+    (session,) = jar
+    with cluster(tmp_path, "--ui", "0") as again:
+        assert again.process.stdout is not None
+        root = again.process.stdout.readline().partition("?key=")[0]
+        headers = {"Cookie": f"{session.name}={session.value}"}
+        with urllib.request.urlopen(
+            urllib.request.Request(f"{root}api/v1/dashboard", headers=headers), timeout=30
+        ) as answer:
+            assert json.load(answer)["runs"][0]["mode"] == "embedded"
+        assert again.stop() == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--ui", "0.0.0.0:80"], "no loopback address"),
+        (["--ui", "example.com:80"], "no loopback address"),
+        (["--ui", "65536"], "a port from 0 to 65535"),
+        (["--ui", "127.0.0.1:"], "no PORT and no ADDRESS:PORT"),
+        (["--ui", "-1"], "no PORT"),
+        (["--ui=0", "--no-scheduler"], "there is none with --no-scheduler"),
+    ],
+)
+def test_a_dashboard_that_cannot_be_is_refused(
+    options: list[str], words: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    try:
+        code = main(["up", "--port", "0", "--kubeconfig-out", str(tmp_path / "kubeconfig"), *options])
+    except SystemExit as end:
+        code = int(str(end.code))
+    errors = capsys.readouterr().err
+    assert (code, "Traceback" in errors) == (2, False)
+    assert words in " ".join(errors.split())

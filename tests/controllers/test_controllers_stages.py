@@ -313,19 +313,22 @@ def test_pods_of_jobs_can_be_given_an_end() -> None:
             ("job", label, {}),
             ("long", label, {"kubesched.io/duration": "20s", "kubesched.io/exit": "Failed"}),
             ("web", {"app": "web"}, {}),
+            ("test", {}, {"helm.sh/hook": "test"}),
         ):
             metadata = {"name": name, "labels": labels, "annotations": notes}
             spec = {"nodeName": "hollow-00000", "containers": [{"name": "c", "image": "i"}]}
             store.create(PODS, "default", {"metadata": metadata, "spec": spec})
 
         def phases() -> list[str]:
-            return [store.get(PODS, "default", name).data()["status"]["phase"] for name in ("job", "long", "web")]
+            return [
+                store.get(PODS, "default", name).data()["status"]["phase"] for name in ("job", "long", "web", "test")
+            ]
 
         await asyncio.sleep(5)
-        assert phases() == ["Running", "Running", "Running"]
+        assert phases() == ["Running", "Running", "Running", "Running"]
         await asyncio.sleep(2)
-        assert phases() == ["Succeeded", "Running", "Running"]
+        assert phases() == ["Succeeded", "Running", "Running", "Succeeded"]
         await asyncio.sleep(15)
-        assert phases() == ["Succeeded", "Failed", "Running"]
+        assert phases() == ["Succeeded", "Failed", "Running", "Succeeded"]
 
-    play(scenario, stages=(*default_stages(), job_end(5.0)))
+    play(scenario, stages=(*default_stages(), *job_end(5.0)))

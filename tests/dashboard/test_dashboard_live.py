@@ -16,8 +16,11 @@ from page_kit import Page
 from builders import create_nodes, info
 from kubesched.api.kinds import DEPLOYMENTS, NODES, PODS
 from kubesched.cluster.kubelets import node_template
+from kubesched.dashboard import queue_groups
 from kubesched.dashboard.live import Live
+from kubesched.dashboard.node_map import NodeMap
 from kubesched.dashboard.schema import Change, PodPage, QueuePlace, State, WhatIf
+from kubesched.dashboard.shared import MOST_ANSWERS
 from kubesched.dashboard.source import PodQuery, Refused
 from kubesched.explain.records import Recorder
 from kubesched.explain.watchers import Watchers
@@ -107,6 +110,15 @@ class Follower:
         assert self._page is not None
         return self._page
 
+    async def _ask_anew(self) -> None:
+        """Ask for the state until there is one, as a page does when the server has failed."""
+        while True:
+            try:
+                self._page = Page(await self._cluster.state())
+                return
+            except ZeroDivisionError:
+                await asyncio.sleep(1)
+
     async def follow(self) -> None:
         state = await self._cluster.state()
         self._page = Page(state)
@@ -114,7 +126,7 @@ class Follower:
             kind, _, rest = event.decode().partition("\n")
             if kind == "event: resync":
                 self.resyncs += 1
-                self._page = Page(await self._cluster.state())
+                await self._ask_anew()
             elif kind == "event: change":
                 change = msgspec.json.decode(rest.partition("data: ")[2], type=Change)
                 self.changes.append(change)
@@ -219,7 +231,10 @@ def test_the_queue_is_shown_in_groups_with_reasons() -> None:
             "gates: example.com/wait",
             ["SchedulingGates"],
         )
-        counts = (await cluster.state()).sample.queue
+        sample = (await cluster.state()).sample
+        # No free cpu is of use to pods of 50 cpus.
+        assert (sample.fragmentation, sample.utilisation["cpu"]) == ({"cpu": 1.0}, 0.0)
+        counts = sample.queue
         assert (counts.unschedulable, counts.gated, counts.active) == (3, 1, 0)
         assert sum(sample.failed for sample in (await cluster.live.series()).samples) == 3
 
@@ -385,3 +400,61 @@ def test_memory_is_bounded() -> None:
         assert sum(sample.bound for sample in series) == 30_000
 
     run(check)
+
+
+def test_pages_that_ask_for_the_same_at_the_same_time_share_one_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def check(cluster: Cluster) -> None:
+        made: list[str] = []
+        places = queue_groups.finding_places
+
+        def counted(*arguments: Any) -> Any:
+            made.append("queues")
+            return places(*arguments)
+
+        monkeypatch.setattr("kubesched.dashboard.live.finding_places", counted)
+        states = await asyncio.gather(*(cluster.state() for _ in range(10)))
+        assert all(state is states[0] for state in states)
+        leaving = asyncio.create_task(cluster.live.queues(None))
+        asking = [asyncio.create_task(cluster.live.queues(None)) for _ in range(9)]
+        await asyncio.sleep(0)
+        leaving.cancel()
+        answers = await asyncio.gather(*asking)
+        assert (len(made), len({id(answer.places) for answer in answers})) == (1, 1)
+        await cluster.live.queues(None)
+        assert len(made) == 2
+
+    run(check)
+
+
+def test_more_different_questions_than_are_answered_at_a_time_are_refused() -> None:
+    async def check(cluster: Cluster) -> None:
+        asked = [cluster.live.pods(PodQuery(text=str(number)), None) for number in range(MOST_ANSWERS + 4)]
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        refused = [answer for answer in answers if isinstance(answer, Refused)]
+        assert ([answer.status for answer in refused], len(answers) - len(refused)) == ([503] * 4, MOST_ANSWERS)
+
+    run(check)
+
+
+def test_a_defect_of_the_dashboard_is_logged_once_and_the_scheduler_goes_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def check(cluster: Cluster) -> None:
+        follower = Follower(cluster)
+        await asyncio.sleep(2)
+
+        def fails(self: NodeMap) -> None:
+            raise ZeroDivisionError("a defect")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(NodeMap, "changes", fails)
+            cluster.create(pod("one"))
+            await asyncio.sleep(30)
+        assert cluster.embedded.scheduler.informers.live_pod("default", "one").spec.node_name  # type: ignore[union-attr]
+        await asyncio.sleep(10)
+        assert follower.page.nodes == Page(await cluster.state()).nodes
+        assert 1 <= follower.resyncs <= 10
+        follower.task.cancel()
+
+    run(check)
+    assert [record.message for record in caplog.records] == ["the dashboard failed, and starts anew"]

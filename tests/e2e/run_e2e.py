@@ -41,11 +41,17 @@ def read_rules(text: str) -> list[Rule]:
     rules: list[Rule] = []
     for number, line in enumerate(text.splitlines(), 1):
         if line.startswith("  ") and rules:
-            rules[-1] = rules[-1]._replace(reason=line.strip())
+            for index in range(len(rules) - 1, -1, -1):
+                if rules[index].reason or rules[index].word != rules[-1].word:
+                    break
+                rules[index] = rules[index]._replace(reason=line.strip())
         elif line.strip() and not line.startswith("#"):
             word, _, pattern = line.partition(" ")
             if word not in _WORDS or not pattern:
                 raise ValueError(f"line {number}: expected '{'|'.join(_WORDS)} REGEX', got {line!r}")
+            if pattern.startswith('"'):
+                name = re.escape(pattern.strip('"'))
+                pattern = rf"^{name}( \[|$)"
             rules.append(Rule(word, re.compile(pattern), ""))
     return rules
 

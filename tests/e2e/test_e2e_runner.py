@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -105,9 +106,15 @@ def test_every_line_of_the_list_is_a_rule_and_says_why_a_spec_is_not_run() -> No
         "[sig-network] DNS should provide DNS for the cluster [Conformance]": "skip",
         "[sig-api-machinery] ResourceQuota should verify ResourceQuota with terminating scopes. [Conformance]": "pass",
         "[sig-api-machinery] AdmissionWebhook should honor timeout [Conformance]": "skip",
+        "[sig-apps] Job should manage the lifecycle of a job [Conformance]": "skip",
+        "[sig-apps] CronJob should not schedule jobs when suspended [Slow] [Conformance]": "pass",
+        "[sig-apps] Deployment deployment should support proportional scaling [Conformance]": "fail",
     }.items():
         rule = expected(rules, spec)
         assert rule is not None
         assert rule.word == word, spec
+    named = [rule for rule in rules if rule.pattern.pattern.startswith("^")]
+    assert len(named) == 159
+    assert all(expected(rules, re.sub(r"\\(.)", r"\1", one.pattern.pattern[1:-7])) is one for one in named)
     with pytest.raises(ValueError, match=r"line 1: expected 'pass\|fail\|skip REGEX'"):
         read_rules("maybe x")

@@ -232,3 +232,16 @@ def test_with_the_proposed_raise_all_pods_are_made_and_with_less_they_are_not(ob
                 NotCreated(namespace="default", workload="", wanted=0, existing=0, limits=[one for one in found[0].limits if one is not limit])
             ]  # fmt: skip
             assert explained(*raised(objects, less))[1] < wanted
+
+
+def test_a_deadline_of_pods_decides_which_scope_counts() -> None:
+    ending, lasting = (
+        quota(name, hard={"pods": "2"}, scopes=[scope])
+        for name, scope in (("ending", "Terminating"), ("lasting", "NotTerminating"))
+    )
+    job = workload("Job")
+    job["spec"]["template"]["spec"]["activeDeadlineSeconds"] = 3600
+    (found,), count = explained(node(), ending, lasting, job)
+    assert (count, [one.quota for one in found.limits]) == (2, ["ending"])
+    (found,), count = explained(node(), ending, lasting, workload("Job"))
+    assert (count, [one.quota for one in found.limits]) == (2, ["lasting"])

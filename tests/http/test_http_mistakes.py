@@ -56,3 +56,55 @@ def test_counts_and_conditions_of_a_status_are_checked(path: str, body: Any, sta
             assert (answer.status, f"status.{list(status)[-1]}: Invalid value" in answer.message) == (422, True)
 
     run(main())
+
+
+def test_a_scale_needs_its_name() -> None:
+    async def main() -> None:
+        async with served() as api:
+            path = "/apis/apps/v1/namespaces/default/deployments"
+            assert (await api.post(path, a_deployment("x"))).status == 201
+            scale = {"kind": "Scale", "apiVersion": "autoscaling/v1", "spec": {"replicas": 2}}
+            answer = await api.put(f"{path}/x/scale", scale)
+            assert (answer.status, "(x based on URL) was undeterminable" in answer.message) == (400, True)
+            assert (await api.put(f"{path}/x/scale", {**scale, "metadata": {"name": "x"}})).status == 200
+
+    run(main())
+
+
+def test_a_review_cannot_be_a_table() -> None:
+    async def main() -> None:
+        async with served() as api:
+            path, table = (
+                "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+                "application/json;as=Table;v=v1;g=meta.k8s.io",
+            )
+            assert (await api.post(path, {"spec": {}}, accept=table)).status == 406
+            assert (await api.post(path, {"spec": {}}, accept=f"{table},application/json")).status == 201
+
+    run(main())
+
+
+EMBEDDED = {"type": "object", "x-kubernetes-embedded-resource": True, "properties": {"metadata": {"type": "object"}}}
+
+
+def test_metadata_of_embedded_objects_is_checked_as_that_of_all_objects() -> None:
+    spec = {"type": "object", "properties": {"template": EMBEDDED}}
+    version = {"name": "v1", "served": True, "storage": True}
+    version["schema"] = {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}
+    names = {"plural": "frogs", "kind": "Frog"}
+    body = {"group": "example.com", "scope": "Cluster", "names": names, "versions": [version]}
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+    async def main() -> None:
+        async with served() as api:
+            assert (await api.post(path, {"metadata": {"name": "frogs.example.com"}, "spec": body})).status == 201
+            inner = {"metadata": {"name": "x", "labels": {"a": "b"}, "frog": 1}}
+            frog = {"apiVersion": "example.com/v1", "kind": "Frog", "metadata": {"name": "f", "frog": 1}}
+            made = await api.post("/apis/example.com/v1/frogs", {**frog, "spec": {"template": inner}})
+            assert made.data["spec"]["template"]["metadata"] == {"name": "x", "labels": {"a": "b"}}
+            assert [text.split('"')[2] for text in made.warnings] == [
+                "metadata.frog\\",
+                "spec.template.metadata.frog\\",
+            ]
+
+    run(main())

@@ -422,3 +422,28 @@ def test_fields_that_are_not_there_read_as_upstream_reads_them() -> None:
             assert await names("/apis/batch/v1/jobs", "status.successful=2") == ["j"]
 
     run(main())
+
+
+def test_an_autoscaler_shows_its_metrics_with_their_targets() -> None:
+    path = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers"
+    metrics = [
+        {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}},
+        {
+            "type": "External",
+            "external": {"metric": {"name": "q"}, "target": {"type": "AverageValue", "averageValue": "30"}},
+        },
+        {"type": "Pods", "pods": {"metric": {"name": "q"}, "target": {"type": "AverageValue", "averageValue": "1k"}}},
+    ]
+    spec = {"maxReplicas": 3, "scaleTargetRef": {"kind": "Deployment", "name": "d"}, "metrics": metrics}
+    current = [{"type": "Resource", "resource": {"name": "cpu", "current": {"averageUtilization": 5}}}]
+
+    async def main() -> None:
+        async with served() as api:
+            assert (await api.post(path, {"metadata": {"name": "h"}, "spec": spec})).status == 201
+            change = {"status": {"currentReplicas": 2, "desiredReplicas": 2, "currentMetrics": current}}
+            assert (await api.patch(f"{path}/h/status", change)).status == 200
+            [row] = (await api.get(path, accept=TABLE)).data["rows"]
+            targets = "cpu: 5%/80%, <unknown>/30 (avg) + 1 more..."
+            assert row["cells"][:6] == ["h", "Deployment/d", targets, "1", 3, 2]
+
+    run(main())

@@ -726,7 +726,10 @@ def test_a_put_creates_a_lease_that_is_not_there() -> None:
             spec = {"holderIdentity": "me", "leaseDurationSeconds": 15}
             assert (await api.put(path, {"metadata": {"name": "l"}, "spec": spec}, dryRun="All")).status == 201
             assert (await api.get(path)).status == 404
-            made = await api.put(path, {"spec": spec})
+            nameless = await api.put(path, {"spec": spec})
+            text = "the name of the object (l based on URL) was undeterminable: name must be provided"
+            assert (nameless.status, nameless.message) == (400, text)
+            made = await api.put(path, {"metadata": {"name": "l"}, "spec": spec})
             assert (made.status, made.data["spec"]) == (201, spec)
             again = await api.put(path, {**made.data, "spec": {**spec, "holderIdentity": "you"}})
             assert (again.status, again.data["spec"]["holderIdentity"]) == (200, "you")

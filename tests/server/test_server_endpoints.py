@@ -14,6 +14,7 @@ from unittest import mock
 
 import pytest
 import yaml
+from aiohttp import web
 from server_kit import OPEN, Answer, Client, ReviewingApi, a_client, run, running, serving
 
 from kubesched.api.decode import decode_object
@@ -560,5 +561,40 @@ def test_added_pages_are_authorized_and_get_path_and_query(tmp_path: Path) -> No
         async with running(serving(tmp_path), pages=pages) as client:
             assert (await client("/explain/pods/a/b")).status in (401, 403)
         assert len(asked) == 1
+
+    run(main())
+
+
+def test_sites_are_authorized_and_may_stream(tmp_path: Path) -> None:
+    async def site(request: web.BaseRequest) -> web.StreamResponse:
+        if request.path == "/ui/fails":
+            raise ZeroDivisionError
+        if request.path == "/ui/file":
+            return web.Response(text="file", headers={"Cache-Control": "max-age=60"})
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        for number in range(3):
+            await response.write(b"data: %d\n\n" % number)
+        return response
+
+    async def main() -> None:
+        pages = {"sites": {"ui": site}, "versions": ("v1", "1")}
+        async with running(serving(tmp_path), pages=pages, authorization=OPEN) as client:
+            streamed = await client("/ui/stream?since=1")
+            assert (streamed.status, streamed.text) == (200, "data: 0\n\ndata: 1\n\ndata: 2\n\n")
+            file = await client("/ui/file")
+            assert (file.text, file.headers["Cache-Control"], file.headers["Server"]) == (
+                "file",
+                "max-age=60",
+                "kubesched",
+            )
+            assert (await client("/ui/file", "HEAD")).body == b""
+            assert (await client("/ui/fails")).status == 500
+            for method in ("POST", "PUT", "DELETE"):
+                assert (await client("/ui/file", method)).status == 405
+            assert "/ui" in (await client("/statusz", headers=[("Accept", "text/plain")])).text
+        async with running(serving(tmp_path), pages=pages) as client:
+            for path in ("/ui", "/ui/", "/ui/file", "/ui/api/v1/dashboard"):
+                assert (await client(path)).status in (401, 403), path
 
     run(main())

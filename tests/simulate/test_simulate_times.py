@@ -10,8 +10,9 @@ import pytest
 from kubesched.api.decode import from_builtins
 from kubesched.api.types import Node
 from kubesched.cluster.files import ManifestError
+from kubesched.explain.fragmentation import Shapes
 from kubesched.lab.simulate import Result, run_simulation
-from kubesched.lab.simulate.results.course import Course, Shapes
+from kubesched.lab.simulate.results.course import Course
 from kubesched.lab.simulate.results.pod_times import distribution
 from kubesched.lab.simulate.results.result import PodTimes
 from kubesched.scheduler.framework.metrics import SchedulerMetrics

@@ -52,13 +52,18 @@ class LiveDashboard:
         return self.live.tasks()
 
     async def start(self) -> None:
-        """Listen, and announce the link.
+        """Listen; :meth:`announce` tells the link.
 
         Raises:
             OSError: when the address cannot be used.
         """
-        await self._listener.start()
+        await self._listener.start(announce=False)
+
+    def announce(self) -> None:
+        """Announce the link."""
+        self._listener.announce()
 
     async def stop(self) -> None:
-        """End all streams, and stop listening."""
+        """End all streams and answers, and stop listening."""
+        self.live.close()
         await self._listener.stop()

@@ -25,5 +25,5 @@ def pod_stages(options: argparse.Namespace) -> tuple[Stage, ...]:
         warn(f"--stop-pods-after {seconds:g}: ignored, because --stages has rules for pods")
     pods = rules_of("Pod", stages, default_stages(stop_delay=_STOP_SECONDS if seconds is None else seconds))
     if options.complete_jobs is not None:
-        pods += (job_end(options.complete_jobs),)
+        pods += job_end(options.complete_jobs)
     return (*pods, *(stage for stage in stages if stage.kind != "Pod"))

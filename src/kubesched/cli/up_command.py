@@ -155,6 +155,8 @@ async def _up(options: argparse.Namespace) -> int:
                 stack.enter_context(watch_loop(reporter))
             with embedded.tasks.guard():
                 _greet(embedded, server, kubeconfig, options)
+                if dashboard is not None:
+                    dashboard.announce()
                 await stop.wait()
     return 0
 

@@ -77,8 +77,8 @@ class Listener:
         """Link that logs in; it works once."""
         return f"{self.url}?key={self._login.link_key}"
 
-    async def start(self) -> None:
-        """Listen, and announce the first link.
+    async def start(self, *, announce: bool = True) -> None:
+        """Listen, and announce the first link, unless the caller does so with :meth:`announce`.
 
         Raises:
             OSError: when the address cannot be used; the text says which and why.
@@ -102,6 +102,11 @@ class Listener:
         self._connections = server
         if self._remark:
             self._warn(f"{self._option}: {self._remark}")
+        if announce:
+            self.announce()
+
+    def announce(self) -> None:
+        """Announce the link that works now."""
         self._announce(self.link)
 
     async def stop(self) -> None:

@@ -10,8 +10,8 @@ page listens; samples are taken always, so that a page has a past when it is ope
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import suppress
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
@@ -53,17 +53,22 @@ from .schema import (
     Verdicts,
     WhatIf,
 )
+from .shared import SharedAnswers
 from .source import PodQuery, Refused, Trials
 from .streams import Streams
 from .verdicts import finding_verdicts
 
 __all__ = ["Live"]
 
+_log = logging.getLogger("kubesched.dashboard")
+
 T = TypeVar("T")
 
 #: Real seconds between two changes, and between two samples.
 _CHANGE_SECONDS: Final = 0.25
 _SAMPLE_SECONDS: Final = 1.0
+#: Real seconds after a defect.
+_PAUSE_SECONDS: Final = 5.0
 #: Most recorded decisions of a pod that its life lists.
 _MOST_RECORDS: Final = 100
 #: Share of the event loop that states may take while the scheduler has work: the first thing that a page asks for.
@@ -91,7 +96,11 @@ class Live:
         self._ready: Callable[[], bool] = lambda: True
         self._watchers: Watchers | None = None
         self._replaced: Callable[[Scheduler], None] = lambda scheduler: None
+        #: Scheduler that is followed, and the last one that was.
         self._scheduler: Scheduler | None = None
+        self._known: Scheduler | None = None
+        self._answers = SharedAnswers()
+        self._defects: set[type[Exception]] = set()
         self._map: NodeMap | None = None
         self._devices: DeviceCounts | None = None
         self._streams = Streams(0, self._watched, speed=speed)
@@ -124,6 +133,10 @@ class Live:
         yield "dashboard-samples", self._sample()
         yield "dashboard-changes", self._change()
 
+    def close(self) -> None:
+        """Give up the answers under way."""
+        self._answers.close()
+
     # -- the overview --------------------------------------------------------------------------------------
 
     @property
@@ -151,10 +164,11 @@ class Live:
             raise Refused(503, "the scheduler has not read the cluster yet")
         scheduler = self._current()
         if scheduler is not self._scheduler:
-            if self._scheduler is not None:
-                self._replaced(scheduler)
+            if self._known is not None:
                 self._streams.reset()
-            self._scheduler, self._state = scheduler, None
+                if self._known is not scheduler:
+                    self._replaced(scheduler)
+            self._scheduler, self._known, self._state = scheduler, scheduler, None
             self._devices = DeviceCounts(scheduler.informers)
             self._map = NodeMap(scheduler.cache.table, self._devices)
             self._pace = Pace(_STATE_SHARE, lambda: scheduler.is_idle, asyncio.get_running_loop().time)
@@ -172,27 +186,25 @@ class Live:
     async def _paced(self, steps: Steps[T]) -> T:
         return await self._pages.paced(steps)
 
+    async def _shared(self, question: Hashable, steps: Callable[[], Steps[T]]) -> T:
+        return await self._answers.of(question, lambda: self._paced(steps()))
+
     # -- the map -------------------------------------------------------------------------------------------
 
     async def state(self, at: float | None) -> State:
         scheduler = self._now_only(at)
+        return await self._answers.of("state", lambda: self._current_state(scheduler))
+
+    async def _current_state(self, scheduler: Scheduler) -> State:
         self._flush(scheduler)
-        if self._state is not None and self._state.version == self._streams.version:
-            return self._state
-        assert self._map is not None
-        version, now = self._streams.version, scheduler.clock.now()
-        sample = self._samples.last or self._samples.take(scheduler)
-        columns = self._map.columns()
-        state = State(
-            version=version,
-            at=now,
-            nodes=await self._pace.run(columns),
-            sample=sample,
-            profiles=profiles_of(scheduler),
-        )
-        if self._state is None or self._state.version < version:
-            self._state = state
-        return state
+        if self._state is None or self._state.version != self._streams.version:
+            assert self._map is not None
+            version, now = self._streams.version, scheduler.clock.now()
+            sample = self._samples.last or self._samples.take(scheduler)
+            # The columns are those of this version, although they are made in steps.
+            nodes = await self._pace.run(self._map.columns())
+            self._state = State(version=version, at=now, nodes=nodes, sample=sample, profiles=profiles_of(scheduler))
+        return self._state
 
     def changes(self, since: int | None) -> AsyncIterator[bytes]:
         return self._streams.events(since)
@@ -210,15 +222,31 @@ class Live:
         while True:
             await asyncio.sleep(_SAMPLE_SECONDS * self._speed)
             if self._current is not None and self._ready():
-                self._unsent = self._samples.take(self._current())
+                await self._try(self._take_sample)
+
+    def _take_sample(self) -> None:
+        assert self._current is not None
+        self._unsent = self._samples.take(self._current())
 
     async def _change(self) -> None:
         """Publish changes while a page listens."""
         while True:
             await self._listening.wait()
-            with suppress(Refused):  # not ready yet
-                self._flush(self._now_only(None))
+            await self._try(lambda: self._flush(self._now_only(None)))
             await asyncio.sleep(_CHANGE_SECONDS * self._speed)
+
+    async def _try(self, work: Callable[[], None]) -> None:
+        """Do work. A defect in it is logged, once for each kind, and followed by a pause: the scheduler goes on without it."""
+        try:
+            work()
+        except Refused:
+            pass  # not ready yet
+        except Exception as error:
+            if type(error) not in self._defects:
+                self._defects.add(type(error))
+                _log.exception("the dashboard failed, and starts anew")
+            self._scheduler = None
+            await asyncio.sleep(_PAUSE_SECONDS * self._speed)
 
     def _flush(self, scheduler: Scheduler) -> None:
         """Publish what changed since the last time, if anything did."""
@@ -263,11 +291,12 @@ class Live:
 
     async def queues(self, at: float | None) -> Queues:
         scheduler = self._now_only(at)
-        places = await self._paced(finding_places(scheduler, self._objects))
+        places = await self._shared("queues", lambda: finding_places(scheduler, self._objects))
         return Queues(at=scheduler.clock.now(), places=places, rates=self._samples.rates())
 
     async def pods(self, query: PodQuery, at: float | None) -> PodList:
-        return await self._paced(finding_pods(self._now_only(at), self._objects, query))
+        scheduler = self._now_only(at)
+        return await self._shared(query, lambda: finding_pods(scheduler, self._objects, query))
 
     async def pod(self, namespace: str, name: str, at: float | None) -> PodPage:
         scheduler, pages = self._now_only(at), self._pages
@@ -282,12 +311,13 @@ class Live:
         return replace(page, life=life, complete=is_whole(scheduler, pod, events, self._start))
 
     async def node(self, name: str, at: float | None) -> NodePage:
-        return await self._paced(node_page(self._now_only(at), self._objects, self._devices, name))
+        scheduler = self._now_only(at)
+        return await self._shared(("node", name), lambda: node_page(scheduler, self._objects, self._devices, name))
 
     async def verdicts(self, namespace: str, name: str, at: float | None) -> Verdicts:
         scheduler = self._now_only(at)
         pod = pod_of(scheduler, self._objects, namespace, name)
-        return await self._paced(finding_verdicts(scheduler, pod))
+        return await self._shared(("verdicts", pod.uid), lambda: finding_verdicts(scheduler, pod))
 
     async def explain(self, path: str, query: Mapping[str, Sequence[str]], at: float | None) -> Answer:
         self._now_only(at)

@@ -106,7 +106,7 @@ class Login:
         Raises:
             Refused: 401 for another key, such as one that was used.
         """
-        if not hmac.compare_digest(given.encode(), self.link_key.encode()):
+        if not hmac.compare_digest(given.encode("utf-8", "replace"), self.link_key.encode()):
             raise Refused(
                 401, "this link was used or is of another program; open the newest link that the command printed"
             )

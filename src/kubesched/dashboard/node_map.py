@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final, Literal
 
 import numpy as np
@@ -244,16 +245,22 @@ class NodeMap:
             )
             yield
         resources += yield from self._device_columns(taken)
-        names, taints, statuses = [], _Texts(), _Texts()
-        for place, node in enumerate(nodes):
-            names.append(node.name if node is not None else "")
-            taints.add(", ".join(taint_texts(node)) if node is not None and node.spec.taints else "")
-            statuses.add(status_of(node) if node is not None else "")
-            if place % _BATCH == _BATCH - 1:
-                yield
+        names: list[str] = []
+        taints: list[str | None] = []
+        statuses: list[str | None] = []
+        for start in range(0, len(nodes), _BATCH):
+            part = nodes[start : start + _BATCH]
+            names += [node.name if node is not None else "" for node in part]
+            taints += [", ".join(taint_texts(node)) if node is not None and node.spec.taints else None for node in part]
+            statuses += [status_of(node) if node is not None else None for node in part]
+            yield
         labels = yield from self._label_columns(nodes)
         return NodeColumns(
-            names=names, resources=resources, labels=labels, taints=taints.column(), status=statuses.column()
+            names=names,
+            resources=resources,
+            labels=labels,
+            taints=_text_column(taints),
+            status=_text_column(statuses),
         )
 
     def _device_columns(self, taken: _Taken) -> Steps[list[ResourceColumn]]:
@@ -274,28 +281,25 @@ class NodeMap:
 
     def _label_columns(self, nodes: Sequence[Node | None]) -> Steps[list[LabelColumn]]:
         """Return the columns of the labels that group nodes. Remember which are left out."""
+        labels = [node.metadata.labels if node is not None else {} for node in nodes]
+        yield
         having: Counter[str] = Counter()
-        for place, node in enumerate(nodes):
-            if node is not None:
-                having.update(node.metadata.labels.keys())
-            if place % _BATCH == _BATCH - 1:
-                yield
+        for start in range(0, len(labels), _BATCH):
+            having.update(chain.from_iterable(labels[start : start + _BATCH]))
+            yield
         chosen = sorted(having, key=lambda key: (-having[key], key))[:MOST_LABELS]
-        columns = {key: _Texts() for key in chosen}
-        for place, node in enumerate(nodes):
-            labels = node.metadata.labels if node is not None else {}
-            for key, texts in columns.items():
-                texts.add(labels.get(key, ""), is_there=key in labels)
-            if place % _BATCH == _BATCH - 1:
-                yield
+        columns: dict[str, TextColumn] = {}
         for key in chosen:
-            values = len(columns[key].places)
-            if values > _MANY_VALUES and having[key] < _LEAST_SHARED * values:
-                del columns[key]
+            column = _text_column([one.get(key) for one in labels])
+            values = len(column.values)
+            if values <= _MANY_VALUES or having[key] >= _LEAST_SHARED * values:
+                columns[key] = column
+            yield
         self._shown = set(columns)
         self._hidden = frozenset(having.keys() - columns.keys())
-        made = ((key, columns[key].column()) for key in sorted(columns))
-        return [LabelColumn(key=key, values=column.values, index=column.index) for key, column in made]
+        return [
+            LabelColumn(key=key, values=column.values, index=column.index) for key, column in sorted(columns.items())
+        ]
 
     def _labels_of(self, node: Node) -> dict[str, str]:
         """Return the labels of a node that have a column. A new label gets one while there are few."""
@@ -309,22 +313,11 @@ class NodeMap:
         return found
 
 
-class _Texts:
-    """Text column that is being made: the index of each row, and the texts by their index."""
-
-    def __init__(self) -> None:
-        self.places: dict[str, int] = {}
-        self._index: list[int] = []
-
-    def add(self, text: str, *, is_there: bool | None = None) -> None:
-        """Add the text of the next row; an empty one is none, unless ``is_there``."""
-        if not (bool(text) if is_there is None else is_there):
-            self._index.append(-1)
-        else:
-            self._index.append(self.places.setdefault(text, len(self.places)))
-
-    def column(self) -> TextColumn:
-        return TextColumn(values=list(self.places), index=self._index)
+def _text_column(texts: Iterable[str | None]) -> TextColumn:
+    """Return the column of the texts of all rows."""
+    places: dict[str, int] = {}
+    index = [-1 if text is None else places.setdefault(text, len(places)) for text in texts]
+    return TextColumn(values=list(places), index=index)
 
 
 def _shown(node: Node) -> tuple[object, ...]:

@@ -5,10 +5,11 @@ Everything is bounded. While no page is open, only counts, waits and the last ev
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from kubesched.api.requests import Resources
 from kubesched.scheduler.core.attempt import Attempt
 from kubesched.scheduler.core.diagnosis import Rejection
 from kubesched.scheduler.core.observer import AttemptObserver
@@ -24,6 +25,8 @@ _MOST_PREEMPTED: Final = 50
 _MOST_VICTIMS: Final = 20
 #: Most waits of one second that percentiles are made of.
 _MOST_WAITS: Final = 2000
+#: Attempts whose requests are remembered.
+_MOST_REQUESTS: Final = 1000
 #: Most events of pods that are remembered.
 _MOST_EVENTS: Final = 20_000
 
@@ -58,6 +61,8 @@ class Observed(AttemptObserver):
         self._preemptions: list[tuple[str, str, list[str]]] = []
         self._preempted_count = 0
         self._waits: list[float] = []
+        #: Requests of the last attempts, for fragmentation.
+        self._requests: deque[Resources] = deque(maxlen=_MOST_REQUESTS)
         self._events: deque[PodEvent] = deque(maxlen=_MOST_EVENTS)
 
     def attach(self, now: Callable[[], float]) -> None:
@@ -79,6 +84,7 @@ class Observed(AttemptObserver):
 
     def ended(self, attempt: Attempt, failure: Status | Rejection | None, nominating: NominatingInfo | None) -> None:
         queued, now = attempt.queued, self._now()
+        self._requests.append(queued.pod_info.requests)
         pod = queued.pod_info.pod
         if failure is None:
             self.bound += 1
@@ -110,6 +116,10 @@ class Observed(AttemptObserver):
         """Return seconds from the queue to the binding, sorted."""
         waits, self._waits = self._waits, []
         return sorted(waits)
+
+    def requests(self) -> Counter[tuple[int, int, int, tuple[tuple[str, int], ...]]]:
+        """Return the requests of the last attempts, as :meth:`~kubesched.api.requests.Resources.as_tuple`, with their counts."""
+        return Counter(one.as_tuple() for one in self._requests)
 
     def events_of(self, uid: str) -> list[PodEvent]:
         """Return what is remembered of a pod, in the order of time."""

@@ -12,7 +12,9 @@ from typing import Final
 import numpy as np
 from msgspec.structs import replace
 
+from kubesched.api.requests import CPU, EPHEMERAL_STORAGE, MEMORY
 from kubesched.base.turns import Steps
+from kubesched.explain.fragmentation import Shapes
 from kubesched.scheduler.framework.events import UNSCHEDULED_POD_ADD
 from kubesched.scheduler.scheduler import Scheduler
 
@@ -31,6 +33,8 @@ MOST_SAMPLES: Final = 1200
 _MOST_RESOURCES: Final = 12
 #: Seconds that rates are about.
 _RATE_SECONDS: Final = 10.0
+#: Samples that share one computation of fragmentation, which costs a millisecond with 5,000 nodes.
+_FRAGMENTATION_SAMPLES: Final = 10
 _PLACES: Final = ("active", "backoff", "unschedulable", "gated")
 
 
@@ -45,6 +49,8 @@ class Samples:
         #: Totals of the last seconds: time, arrivals, bindings and failures.
         self._totals: deque[tuple[float, float, int, int]] = deque(maxlen=64)
         self._bound = self._failed = 0
+        self._fragmentation: dict[str, float] = {}
+        self._until_fragmentation = 0
 
     def take(self, scheduler: Scheduler) -> Sample:
         """Make a sample of now, and keep it."""
@@ -59,6 +65,7 @@ class Samples:
             wait_p50=percentile(waits, 0.5),
             wait_p99=percentile(waits, 0.99),
             utilisation=_utilisation(scheduler),
+            fragmentation=self._fragments(scheduler),
         )
         self._bound, self._failed = observed.bound, observed.failed
         self._totals.append((now, _arrivals(scheduler), observed.bound, observed.failed))
@@ -69,6 +76,18 @@ class Samples:
                 self._minutes.append(merged(self._old))
                 self._old.clear()
         return sample
+
+    def _fragments(self, scheduler: Scheduler) -> dict[str, float]:
+        """Return the shares of free amounts that pods like the last ones cannot use; they are computed now and then."""
+        if self._until_fragmentation <= 0:
+            self._until_fragmentation = _FRAGMENTATION_SAMPLES
+            found = self._observed.requests()
+            shapes = Shapes((_amounts(shape) for shape in found), found.values())
+            shares = shapes.fragmentation(scheduler.cache.table) if found else {}
+            asked = {name for request in shapes.requests for name in request}
+            self._fragmentation = {name: share for name, share in shares.items() if name in asked}
+        self._until_fragmentation -= 1
+        return self._fragmentation
 
     @property
     def last(self) -> Sample | None:
@@ -115,6 +134,12 @@ def _utilisation(scheduler: Scheduler) -> dict[str, float]:
     want = table.requested[:used].sum(axis=1, where=table.alive, dtype=np.float64).tolist()
     names = list(table.resource_index)[:used]
     return {name: round(asked / there, 4) for name, there, asked in zip(names, have, want, strict=True) if there > 0}
+
+
+def _amounts(shape: tuple[int, int, int, tuple[tuple[str, int], ...]]) -> dict[str, int]:
+    cpu, memory, ephemeral, scalars = shape
+    amounts = {CPU: cpu, MEMORY: memory, EPHEMERAL_STORAGE: ephemeral, **dict(scalars[:_MOST_RESOURCES])}
+    return {name: amount for name, amount in amounts.items() if amount}
 
 
 def _arrivals(scheduler: Scheduler) -> float:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+import numpy as np
+
 from kubesched.api.types import Pod
 from kubesched.base.turns import Steps
 from kubesched.explain.placed import taken_off
@@ -12,6 +14,7 @@ from kubesched.explain.scores import score_table
 from kubesched.scheduler.core.diagnosis import Rejection
 from kubesched.scheduler.framework.failures import PluginFailedError
 from kubesched.scheduler.framework.status import Status
+from kubesched.scheduler.nodes.columns import IntArray
 from kubesched.scheduler.nodes.podinfo import PodInfo
 from kubesched.scheduler.scheduler import Scheduler
 
@@ -41,9 +44,8 @@ def finding_verdicts(scheduler: Scheduler, pod: Pod) -> Steps[Verdicts]:
             409, f'no profile is named "{pod.spec.scheduler_name}" (there is {known}); another scheduler decides'
         )
     table, now = scheduler.cache.table, scheduler.clock.now()
-    width = (
-        max((row for row, info in enumerate(table.infos) if info is not None and info.node is not None), default=-1) + 1
-    )
+    alive = table.alive.copy()
+    width = int(alive.nonzero()[0].max(initial=-1)) + 1
     try:
         with taken_off(profile.search, PodInfo(pod)) as (bare, node), profile.search.aside():
             found = score_table(profile.framework, profile.search, bare)
@@ -52,29 +54,24 @@ def finding_verdicts(scheduler: Scheduler, pod: Pod) -> Steps[Verdicts]:
     reasons = _Reasons()
     statuses = found.diagnosis.statuses if isinstance(found, Rejection) else found.statuses
     told = len(statuses) + (0 if isinstance(found, Rejection) else len(found.rows))
-    absent = reasons.place(statuses.absent) if told < len(table) else 0
-    verdict = [absent if alive else _FREE for alive in table.alive[:width].tolist()]
+    places = np.full(len(alive), reasons.place(statuses.absent) if told < len(table) else _FITS, np.int64)
     for status, rows in statuses.by_row():
-        place = reasons.place(status)
-        for row in rows:
-            if row < width and verdict[row] != _FREE:
-                verdict[row] = place
+        places[rows] = reasons.place(status)
     scores = []
     if not isinstance(found, Rejection):
-        rows = found.rows.tolist()
-        for row in rows:
-            verdict[row] = _FITS
+        places[found.rows] = _FITS
         for plugin, weight in found.weights.items():
-            column = [0] * width
-            for row, points in zip(rows, (found.normalized[plugin] * weight).tolist(), strict=True):
-                column[row] = points
-            scores.append(ScoreColumn(plugin=plugin, weight=weight, scores=column))
+            yield
+            column = np.zeros(len(alive), np.int64)
+            column[found.rows] = found.normalized[plugin] * weight
+            scores.append(ScoreColumn(plugin=plugin, weight=weight, scores=column[:width].tolist()))
+    verdict = np.where(alive, places, _FREE)[:width]
     yield
     return Verdicts(
         pod=pod.key,
         at=now,
         reasons=reasons.counted(verdict),
-        verdict=verdict,
+        verdict=verdict.tolist(),
         own=node.row if node is not None else None,
         scores=scores,
     )
@@ -96,10 +93,7 @@ class _Reasons:
             key = "", "other reasons"
         return self._places.setdefault(key, len(self._places))
 
-    def counted(self, verdict: list[int]) -> list[VerdictReason]:
-        counts = [0] * len(self._places)
-        for place in verdict:
-            if place >= 0:
-                counts[place] += 1
+    def counted(self, verdict: IntArray) -> list[VerdictReason]:
+        counts = np.bincount(verdict[verdict >= 0], minlength=len(self._places)).tolist()
         items = zip(self._places, counts, strict=True)
         return [VerdictReason(plugin=plugin, text=text, nodes=count) for (plugin, text), count in items]

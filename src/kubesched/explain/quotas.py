@@ -60,10 +60,13 @@ class _Quotas:
                 )
             )
 
-    def limits(self, pod: Pod, missing: int) -> list[QuotaLimit]:
-        """Return the limits of which too little is left for so many pods like this one; none if there is enough for one."""
+    def limits(self, pod: Pod, missing: int, *, ends: bool) -> list[QuotaLimit]:
+        """Return the limits of which too little is left for so many pods like this one; none if there is enough for one.
+
+        ``ends``: the pod has a deadline.
+        """
         use = pod_use(pod)
-        counting = [(quota, rules, used) for quota, rules, used in self._quotas if rules.covers(pod)]
+        counting = [(quota, rules, used) for quota, rules, used in self._quotas if rules.covers(pod, ends=ends)]
         if not any(rules.exceeded(use, used) for _, rules, used in counting):
             return []
         every = {name: missing * amount for name, amount in use.items()}
@@ -80,11 +83,10 @@ class _Quotas:
             for name in rules.exceeded(every, used)
         ]
 
-    def unasked(self, pod: Pod) -> list[str]:
-        """Return what quotas demand of the pod's containers and these do not ask for."""
-        return [
-            f"{quota}: {text}" for quota, rules, _ in self._quotas if rules.covers(pod) for text in rules.unasked(pod)
-        ]
+    def unasked(self, pod: Pod, *, ends: bool) -> list[str]:
+        """Return what quotas demand of the pod's containers and these do not ask for. ``ends``: the pod has a deadline."""
+        covering = [(quota, rules) for quota, rules, _ in self._quotas if rules.covers(pod, ends=ends)]
+        return [f"{quota}: {text}" for quota, rules in covering for text in rules.unasked(pod)]
 
 
 def finding_not_created(
@@ -125,7 +127,9 @@ def finding_not_created(
             following = _next_pod(objects, item, table, samples.get(meta["uid"]))
             if following is None:
                 continue
-            limits, unasked = home.limits(following, missing), home.unasked(following)
+            template = ((item.get("spec") or {}).get("template") or {}).get("spec") or {}
+            ends = template.get("activeDeadlineSeconds") is not None
+            limits, unasked = home.limits(following, missing, ends=ends), home.unasked(following, ends=ends)
             if limits or unasked:
                 one = NotCreated(
                     namespace=meta["namespace"],

@@ -68,6 +68,15 @@ function RunMap({ run, table, titled, onMap }: { run: Run; table: boolean; title
   const connection = run.connection.value;
   const found = verdicts(run);
   const frame = useRef<HTMLElement>(null);
+  const map = useRef<ClusterMap | null>(null);
+  const node = route.value.params.get("node");
+  const loads = run.loads.value;
+  useEffect(() => {
+    const row = node && run.cluster ? run.cluster.row(node) : -1;
+    if (!map.current || row < 0) return;
+    map.current.focus = row;
+    map.current.reveal(row);
+  }, [node, loads]);
   useEffect(() => {
     const element = frame.current;
     const pick = (event: Event) => go(["node", run.cluster!.names[(event as CustomEvent<number>).detail]], { run: runs.value.length > 1 ? String(run.info.id) : "" });
@@ -107,7 +116,10 @@ function RunMap({ run, table, titled, onMap }: { run: Run; table: boolean; title
           name={`Map of ${run.info.name}, ${painter.legend().title}`}
           own={found.verdicts?.own ?? -1}
           run={run}
-          onMap={onMap}
+          onMap={(made) => {
+            map.current = made;
+            onMap(made);
+          }}
         />
       )}
     </section>

@@ -20,6 +20,9 @@ export function NodeView({ run, name }: { run: Run; name: string }) {
         <a class="button" href={href(["pods"], { node: name })}>
           Its pods as a list
         </a>
+        <a class="button" href={href(["map"], { node: name })} data-testid="show-node-on-map">
+          Show on the map
+        </a>
       </div>
       <Shown document={document} what="the node">
         {(page) => (

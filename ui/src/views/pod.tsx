@@ -107,6 +107,7 @@ function PodFacts({ page }: { page: PodPage }) {
   if (page.schedulerName) facts.push(["scheduler", page.schedulerName]);
   if (pod.created !== null) facts.push(["created", <span title={fullMoment(pod.created)}>{moment(pod.created)}</span>]);
   for (const link of page.links) {
+    if (link.name === pod.node || `${link.kind}/${link.name}` === pod.workload) continue;
     const words = link.kind === "Node" ? <NodeLink node={link.name} /> : <span>{link.namespace && link.namespace !== pod.namespace ? `${link.namespace}/${link.name}` : link.name}</span>;
     facts.push([link.kind, <>{words} {link.state && <span class="dim">{link.state}</span>}</>]);
   }

@@ -1,6 +1,6 @@
 /** Search for pods. */
 
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import type { PodList } from "../api";
 import { useDocument } from "../document";
 import { count, counted, moment, fullMoment } from "../format";
@@ -17,10 +17,18 @@ export function PodsView({ run }: { run: Run }) {
   const wanted = (name: string) => params.get(name) ?? "";
   const [text, setText] = useState(wanted("q"));
   const [limit, setLimit] = useState(LIMIT);
+  const written = useRef(text);
   useEffect(() => {
-    const timer = setTimeout(() => text !== wanted("q") && setParams({ q: text }), PAUSE);
+    const timer = setTimeout(() => {
+      written.current = text;
+      if (text !== wanted("q")) setParams({ q: text });
+    }, PAUSE);
     return () => clearTimeout(timer);
   }, [text]);
+  // A link leads here with another search; what is being typed stays.
+  useEffect(() => {
+    if (wanted("q") !== written.current) setText(wanted("q"));
+  }, [wanted("q")]);
   const asked = { q: wanted("q"), namespace: wanted("namespace"), state: wanted("state"), node: wanted("node"), workload: wanted("workload"), limit: String(limit) };
   const document = useDocument<PodList>(run, "pods", asked);
   const narrowed = ["namespace", "node", "workload"].filter((name) => wanted(name));

@@ -67,8 +67,11 @@ export function WhatIfView({ run }: { run: Run }) {
           </section>
         )}
       </Shown>
-      <div aria-live="polite" aria-busy={trial.state === "trying"}>
-        {trial.state === "trying" && <p class="dim">The scheduler is run on a copy of the cluster…</p>}
+      <div class="stack" aria-busy={trial.state === "trying"}>
+        <p class="dim" role="status">
+          {trial.state === "trying" && "The scheduler is run on a copy of the cluster…"}
+          {trial.state === "tried" && `Tried: ${counted(trial.outcome.after.pending, "pod")} without a node then, ${count(trial.outcome.before.pending)} now.`}
+        </p>
         {trial.state === "failed" && (
           <p class="fault" role="alert">
             {trial.text}

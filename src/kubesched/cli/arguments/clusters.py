@@ -85,7 +85,8 @@ def _pod_life(parser: argparse.ArgumentParser) -> None:
         "--complete-jobs",
         metavar="DURATION",
         type=duration,
-        help="let pods of Jobs succeed after this time, such as 5s, unless kubesched.io/duration says otherwise",
+        help="let pods of Jobs, and those that are hooks or tests of Helm, succeed after this time, such as 5s, unless "
+        "kubesched.io/duration says otherwise",
     )
     parser.add_argument(
         "--stop-pods-after",

@@ -233,6 +233,7 @@ class _Process:
             self._stack.push_async_callback(server.stop)
         if dashboard is not None:
             await dashboard.start()
+            dashboard.announce()
             self._stack.push_async_callback(dashboard.stop)
         scheduler = Scheduler(
             config,

@@ -23,7 +23,7 @@ from kubesched.api.kinds import DEFINITIONS
 from kubesched.api.wire import ApiError
 from kubesched.base.kept import remembered
 
-from ..schema import encode, undecodable
+from ..schema import encode, types, undecodable, unknown_members
 from .custom_work import Part, Work, check_definition
 from .validation import Causes, dotted
 
@@ -126,15 +126,22 @@ class Place(NamedTuple):
 
 
 def unknown_fields(schema: Schema, data: Any, place: Place | None = None) -> Iterator[tuple[Data, str, Place]]:
-    """Yield the members that a schema does not know: the object they are in, their name and their place."""
+    """Yield the members that a schema does not know: the object they are in, their name and their place.
+
+    Metadata of the object, and of objects that are embedded in it, is that of all kinds, whatever the schema says.
+    """
+    is_object = place is None or bool(schema.get(_EMBEDDED))
     if isinstance(data, dict) and not schema.get(_PRESERVE):
         properties, extra = schema.get("properties"), schema.get("additionalProperties")
-        head = _HEAD if schema.get(_EMBEDDED) or place is None else ()
+        head = _HEAD if is_object else ()
         if not extra and (properties is not None or "additionalProperties" in schema or schema.get("type") == "object"):
             known = properties or ()
             yield from ((data, key, Place(place, key)) for key in data if key not in known and key not in head)
+    if is_object and isinstance(data, dict) and isinstance(metadata := data.get("metadata"), dict):
+        for owner, name, path in unknown_members(types()["ObjectMeta"], metadata):
+            yield owner, name, Place(Place(place, "metadata"), path)
     for key, child, value in _children(schema, data):
-        if isinstance(value, dict | list) and (place is not None or key not in _HEAD):
+        if isinstance(value, dict | list) and not (is_object and key in _HEAD):
             yield from unknown_fields(child, value, Place(place, key))
 
 

@@ -233,11 +233,11 @@ def _limit_range(item: Data, path: str, causes: Causes) -> None:
         causes.required(f"{path}.limits", text)
     for name, ratio in amounts["maxLimitRequestRatio"].items():
         where, shown = f"{path}.maxLimitRequestRatio[{name}]", str(item["maxLimitRequestRatio"][name])
-        least, most = amounts["min"].get(name), amounts["max"].get(name)
+        low_end, high_end = amounts["min"].get(name), amounts["max"].get(name)
         if ratio.nanos < 10**9:
             causes.invalid(where, shown, f"ratio {shown} is less than 1")
-        if least is not None and most is not None and least.nanos and ratio.nanos * least.nanos > most.nanos * 10**9:
-            causes.invalid(where, shown, f"ratio {shown} is greater than max/min = {most.nanos / least.nanos:f}")
+        if low_end and high_end and low_end.nanos and ratio.nanos * low_end.nanos > high_end.nanos * 10**9:
+            causes.invalid(where, shown, f"ratio {shown} is greater than max/min = {high_end.nanos / low_end.nanos:f}")
 
 
 # -- devices -----------------------------------------------------------------------------------------------

@@ -253,6 +253,13 @@ class Call:
             text = f"the name of the object ({name}) does not match the name on the URL ({self.target.name})"
             raise ApiError.bad_request(text)
 
+    def check_named(self, data: Any) -> None:
+        """Refuse the body of a PUT without a name, as a real server."""
+        metadata = data.get("metadata") if isinstance(data, dict) else None
+        if isinstance(data, dict) and isinstance(metadata, dict | None) and not (metadata or {}).get("name"):
+            text = f"the name of the object ({self.target.name} based on URL) was undeterminable: name must be provided"
+            raise ApiError.bad_request(text)
+
     def check_namespace(self, namespace: Any) -> None:
         if namespace not in (None, "", self.target.namespace):
             text = "the namespace of the provided object does not match the namespace sent on the request"

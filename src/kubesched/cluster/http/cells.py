@@ -208,6 +208,26 @@ def read_service_external(data: Data, now: float) -> str:
     return _joined(found, default="<pending>" if spec.get("type") == "LoadBalancer" else "<none>")
 
 
+def read_hpa_targets(data: Data, now: float) -> str:
+    """Return each metric of an autoscaler with its current value and its target; two of them, and how many more."""
+    known, texts = as_items(find(data, ".status.currentMetrics")), []
+    for index, metric in enumerate(as_items(find(data, ".spec.metrics"))):
+        type_ = str(metric.get("type"))
+        source = type_[:1].lower() + type_[1:]
+        target = as_dict(find(metric, f".{source}.target"))
+        current = as_dict(find(known[index], f".{source}.current")) if index < len(known) else {}
+        is_share, of_resource = "averageUtilization" in target, source in ("resource", "containerResource")
+        member = "averageUtilization" if is_share else "averageValue" if "averageValue" in target else "value"
+        unit, end = (
+            "%" if is_share else "",
+            " (avg)" if member == "averageValue" and source in ("object", "external") else "",
+        )
+        values = [f"{found[member]}{unit}" if member in found else "" for found in (current, target)]
+        name = f"{find(metric, f'.{source}.name')}: " if of_resource else ""
+        texts.append(f"{name}{values[0] or '<unknown>'}/{values[1] or '<auto>'}{end}")
+    return ", ".join(texts[:2]) + (f" + {len(texts) - 2} more..." if len(texts) > 2 else "") or "<none>"
+
+
 def read_load_balancer(data: Data, now: float) -> str:
     found = as_items(find(data, ".status.loadBalancer.ingress"))
     return _joined((item.get("ip") or item.get("hostname") or "" for item in found), default="")

@@ -192,6 +192,8 @@ class Dispatcher:
             raise not_served()
         if call.request.method != "POST" or target.watch:
             raise wrong_method()
+        if call.form.transform and all("as=" in part for part in call.request.headers.get("Accept", "").split(",")):
+            raise ApiError(406, "NotAcceptable", f"only the following media types are accepted: {JSON}")
         raw = await read(call)
         return bind(call, raw) if kind.kind == "Binding" else answer_review(call, raw)
 

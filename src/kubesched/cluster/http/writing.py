@@ -119,12 +119,10 @@ def update(call: Call, raw: bytes) -> web.Response:
     if target.subresource == "scale":
         scale = call.body(raw).data
         expect(scale, "Scale", ("autoscaling/v1",))
+        call.check_named(scale)
         return _write(call, scale)
     data = call.resource.inward(_checked(call, call.body(raw)))
-    if isinstance(data, dict):
-        named = (data.get("metadata") or {}) if isinstance(data.get("metadata"), dict | None) else {}
-        if not named.get("name"):
-            data = {**data, "metadata": {**named, "name": target.name}}
+    call.check_named(data)
     try:
         old = call.get()
     except ApiError as error:

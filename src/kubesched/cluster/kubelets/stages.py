@@ -137,6 +137,8 @@ class Stage:
         return bool(self.failure.rate) and random.random() < self.failure.rate
 
 
+#: Annotation of the objects that Helm makes and waits for.
+_HOOK: Final = "helm.sh/hook"
 _RUNNING: Final = frozenset({"Running"})
 #: By default provisioning takes a second, and attaching no time.
 _STORAGE: Final = (
@@ -176,15 +178,15 @@ def default_stages(startup_delay: float = 1.0, stop_delay: float | None = None) 
     )
 
 
-def job_end(seconds: float) -> Stage:
-    """Return a stage that lets pods of Jobs succeed some seconds after their start. An annotation may override it."""
-    return Stage(
-        "job-finish",
-        _RUNNING,
-        deleted=False,
-        labels=parse_selector_text("batch.kubernetes.io/job-name"),
-        delay=Delay(seconds, seconds_from=DURATION),
-        next=Next("Succeeded", EXIT),
+def job_end(seconds: float) -> tuple[Stage, ...]:
+    """Return stages that let pods of Jobs, and pods that are hooks or tests of Helm, succeed some seconds after their
+    start. An annotation may override it.
+    """
+    delay, ends = Delay(seconds, seconds_from=DURATION), Next("Succeeded", EXIT)
+    of_job, of_helm = parse_selector_text("batch.kubernetes.io/job-name"), (_HOOK,)
+    return (
+        Stage("job-finish", _RUNNING, deleted=False, labels=of_job, delay=delay, next=ends),
+        Stage("hook-finish", _RUNNING, deleted=False, has_annotations=of_helm, delay=delay, next=ends),
     )
 
 

@@ -12,6 +12,7 @@ import msgspec
 from kubesched.cluster.controllers import DEVICES, STORAGE
 from kubesched.cluster.files import ManifestError
 from kubesched.explain.explainer import Explainer
+from kubesched.explain.fragmentation import Shapes
 from kubesched.explain.preemptions import preemption_report
 from kubesched.explain.report import Explanation, PreemptionReport
 from kubesched.explain.workloads import Workloads
@@ -25,7 +26,7 @@ from ..inputs.arrivals import ARRIVAL, Arrivals
 from ..inputs.events import PlannedEvent
 from ..inputs.intake import Controllers, Intake
 from ..inputs.storing import check_objects, store_objects
-from ..results.course import Course, Shapes
+from ..results.course import Course
 from ..results.node_times import NodeBook
 from ..results.outcome import outcome
 from ..results.pod_times import SERVING, PodBook

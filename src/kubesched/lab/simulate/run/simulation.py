@@ -22,6 +22,7 @@ from kubesched.cluster.controllers import ALL, BATCH, DEVICES, NODE_LIFE, STORAG
 from kubesched.cluster.files import Manifest, ManifestError
 from kubesched.cluster.kubelets import Stage
 from kubesched.cluster.store import Store
+from kubesched.explain.fragmentation import Shapes
 from kubesched.explain.records import Recorder
 from kubesched.scheduler.config import (
     DEFAULT_GATES,
@@ -41,7 +42,6 @@ from ..embedded import Embedded
 from ..inputs.events import PlannedEvent
 from ..inputs.intake import Controllers, Intake, Source, gather, in_order, unread_groups, with_default_class
 from ..inputs.storing import RefusedError, refusals, store_objects
-from ..results.course import Shapes
 from ..results.plugin_times import plugin_times_report
 from ..results.result import Refusal, Result, Stopped
 from ..scaling.autoscaler import Autoscaler, Groups

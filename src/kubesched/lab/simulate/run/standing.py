@@ -22,6 +22,7 @@ from kubesched.cluster.files import Manifest, ManifestError, Manifests
 from kubesched.cluster.store import Store
 from kubesched.explain.audit import Audit, Limits, audit_cluster
 from kubesched.explain.explainer import Explainer
+from kubesched.explain.fragmentation import Shapes
 from kubesched.explain.report import Explanation
 from kubesched.explain.workloads import Workloads
 from kubesched.scheduler.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration
@@ -30,7 +31,7 @@ from kubesched.scheduler.framework.registry import Registry
 from ..embedded import Embedded
 from ..inputs.intake import gather
 from ..inputs.storing import RefusedError, store_objects
-from ..results.course import Course, Shapes
+from ..results.course import Course
 from ..results.node_times import NodeBook
 from ..results.outcome import outcome
 from ..results.pod_times import PodBook, amounts
