@@ -6,7 +6,7 @@ Callers: the checks of unknown fields (HTTP and simulations), OpenAPI, and serve
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
