@@ -353,12 +353,14 @@ def test_texts_of_users_stay_texts() -> None:
     async def check(cluster: Cluster) -> None:
         marks = {"annotations": {"kubesched.io/workload": f"Job/{script}", "note": script}, "labels": {"a": "b"}}
         cluster.create(pod("odd", "99", marks))
+        cluster.create(pod("long", "1", {"annotations": {"kubesched.io/workload": "x" * 200_000}}))
         await asyncio.sleep(10)
         (group,) = (await cluster.place("Unschedulable")).groups
         assert group.workload == f"Job/{script}"
         found = await cluster.live.pods(PodQuery(workload=f"Job/{script}"), None)
         assert (found.total, found.pods[0].name) == (1, "odd")
         assert json.loads(msgspec.json.encode(found))["pods"][0]["workload"] == f"Job/{script}"
+        assert len(msgspec.json.encode(await cluster.live.pods(PodQuery(text="long"), None))) < 1000
 
     run(check)
 
