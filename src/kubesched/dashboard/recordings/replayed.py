@@ -8,7 +8,6 @@ event loop of its own.
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
@@ -44,8 +43,6 @@ from .timeline import Timeline
 __all__ = ["ReplayedReasons"]
 
 T = TypeVar("T")
-
-_log = logging.getLogger("kubesched.dashboard")
 
 #: Schedulers that are kept at their moments.
 _MOST_KEPT: Final = 3
