@@ -112,7 +112,7 @@ release-check: $(STAMP) ## what would be published, in dist/: built twice and co
 	$(BIN)/python tests/installed/release.py
 
 ui: $(STAMP) ## build the page of the dashboard from ui/ into src/kubesched/dashboard/static; needs node 20.19 and npm
-	$(BIN)/python -m kubesched.dashboard.json_schema > ui/src/api.schema.json
+	$(BIN)/python -m kubesched.dashboard.json_schema > docs/dashboard-schema.json
 	cd ui && npm ci --silent && npm run --silent types && npm run --silent check && npm run --silent test && npm run --silent build
 
 ui-check: ## the page built anew from ui/ is the one that is committed; skipped where there is no npm

@@ -14,7 +14,7 @@ import pytest
 from page_kit import Page
 
 from builders import create_nodes, info
-from kubesched.api.kinds import DEPLOYMENTS, NODES, PODS
+from kubesched.api.kinds import DEPLOYMENTS, DEVICE_CLASSES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from kubesched.cluster.kubelets import node_template
 from kubesched.dashboard import queue_groups
 from kubesched.dashboard.live import Live
@@ -458,3 +458,47 @@ def test_a_defect_of_the_dashboard_is_logged_once_and_the_scheduler_goes_on(
 
     run(check)
     assert [record.message for record in caplog.records] == ["the dashboard failed, and starts anew"]
+
+
+def test_devices_and_claims_are_followed() -> None:
+    gpu, driver = "gpu", "gpu.example.com"
+
+    async def check(cluster: Cluster) -> None:
+        store = cluster.embedded.store
+        store.create(DEVICE_CLASSES, "", {"metadata": {"name": gpu}, "spec": {}})
+        there = {
+            "driver": driver,
+            "nodeName": "hollow-00001",
+            "devices": [{"name": f"d{number}"} for number in range(4)],
+        }
+        pool = {"name": "hollow-00001", "generation": 1, "resourceSliceCount": 1}
+        store.create(RESOURCE_SLICES, "", {"metadata": {"name": "slice"}, "spec": {**there, "pool": pool}})
+        follower = Follower(cluster)
+        await asyncio.sleep(2)
+        request = {"name": "r", "exactly": {"deviceClassName": gpu, "count": 3}}
+        claim = {"metadata": {"name": "claim", "namespace": "default"}, "spec": {"devices": {"requests": [request]}}}
+        store.create(RESOURCE_CLAIMS, "default", claim)
+        cluster.create(pod("trains", resourceClaims=[{"name": "c", "resourceClaimName": "claim"}]))
+        cluster.create(pod("lacks", resourceClaims=[{"name": "c", "resourceClaimName": "absent"}]))
+        await asyncio.sleep(20)
+        name = f"devices of {driver}"
+        (row,) = [row for row, one in follower.page.nodes.items() if one["name"] == "hollow-00001"]
+        state = await cluster.state()
+        assert follower.page.nodes == Page(state).nodes
+        assert follower.page.nodes[row]["requested"][name] == 3
+        assert follower.page.nodes[row]["allocatable"][name] == 4
+        assert [one.name for one in state.nodes.resources if one.devices] == [name]
+        node = await cluster.live.node("hollow-00001", None)
+        assert (node.allocatable[name], node.requested[name]) == (4, 3)
+        claims = {
+            link.name: link.state for link in (await cluster.page("trains")).links if link.kind == "ResourceClaim"
+        }
+        assert claims == {"claim": "allocated"}
+        (missing,) = (await cluster.page("lacks")).links
+        assert (missing.kind, missing.name, missing.state) == ("ResourceClaim", "absent", "does not exist")
+        store.delete(PODS, "default", "trains")
+        await asyncio.sleep(90)
+        assert name not in follower.page.nodes[row]["requested"]
+        follower.task.cancel()
+
+    run(check)

@@ -4,7 +4,7 @@ import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
 const out = process.env.UI_OUT ?? "../src/kubesched/dashboard/static";
-const SOURCES = ["index.html", "package.json", "package-lock.json", "tsconfig.json", "vite.config.ts", "public", "scripts", "src"];
+const SOURCES = ["index.html", "package.json", "package-lock.json", "tsconfig.json", "vite.config.ts", "public", "scripts", "src", "../docs/dashboard-schema.json"];
 
 writeFileSync(join(out, "licences.txt"), licences());
 const built = { sources: Object.assign({}, ...SOURCES.map((name) => hashes(".", name))), results: hashes(out, "") };

@@ -1,9 +1,9 @@
-// Writes src/api.ts from src/api.schema.json, which `python -m kubesched.dashboard.json_schema` made.
+// Writes src/api.ts from docs/dashboard-schema.json, which `make reference` and `make ui` write.
 import { readFileSync, writeFileSync } from "node:fs";
 import { compile } from "json-schema-to-typescript";
 
 const target = process.argv[2] ?? "src/api.ts";
-const schema = JSON.parse(readFileSync("src/api.schema.json", "utf8"));
+const schema = JSON.parse(readFileSync("../docs/dashboard-schema.json", "utf8"));
 for (const part of Object.values(schema.$defs)) plain(part);
 const text = await compile({ ...schema, title: "Documents", type: "object", additionalProperties: false }, "Documents", {
   additionalProperties: false,

@@ -59,6 +59,7 @@ export function onCalendar(seconds: number): boolean {
 }
 
 const clockFormat = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+const dayFormat = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
 const dateFormat = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 
 /** Moment as a clock shows it; of a recording, the time since its start as h:mm:ss. */
@@ -69,6 +70,12 @@ export function moment(seconds: number): string {
   return `${Math.floor(total / 3600)}:${two(Math.floor(total / 60) % 60)}:${two(total % 60)}`;
 }
 
+/** Moment on an axis whose marks are `step` seconds apart. */
+export function coarse(seconds: number, step: number): string {
+  if (step >= 86400) return dayFormat.format(seconds * 1000);
+  return step >= 60 ? moment(seconds).slice(0, 5) : moment(seconds);
+}
+
 export function fullMoment(seconds: number): string {
-  return onCalendar(seconds) ? dateFormat.format(seconds * 1000) : `${moment(seconds)} after the start`;
+  return onCalendar(seconds) ? dateFormat.format(seconds * 1000) : moment(seconds);
 }

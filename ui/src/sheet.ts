@@ -26,14 +26,16 @@ export function labels(theme: Theme): Style {
 
 const shortened = new Map<string, string>();
 
-/** Text as long as there is room for. */
-function fitting(context: CanvasRenderingContext2D, text: string, room: number): string {
-  const key = `${context.font} ${Math.round(room)} ${text}`;
+/** Text as long as there is room for; `tail` is the part that stays at its end, as names of pods differ there. */
+function fitting(context: CanvasRenderingContext2D, text: string, room: number, tail = 0): string {
+  const key = `${context.font} ${Math.round(room)} ${tail} ${text}`;
   let found = shortened.get(key);
   if (found === undefined) {
     found = text;
-    while (found.length > 1 && context.measureText(found === text ? found : `${found}…`).width > room) found = found.slice(0, -1);
-    if (found !== text) found = found.length > 1 || room > 14 ? `${found}…` : "";
+    for (let length = text.length - 1; context.measureText(found).width > room; length--) {
+      const end = Math.floor(length * tail);
+      found = length > 0 ? `${text.slice(0, length - end)}…${end ? text.slice(-end) : ""}` : "";
+    }
     if (shortened.size > 5000) shortened.clear();
     shortened.set(key, found);
   }
@@ -106,7 +108,7 @@ export function drawNode(
       if (w > 46 * ratio && h > 14 * ratio) {
         context.font = `${11 * ratio}px ${FONT}`;
         context.fillStyle = "#0b0e12";
-        context.fillText(fitting(context, box.pod.name, w - 6 * ratio), x + box.x + 3 * ratio, y + box.y + 12 * ratio);
+        context.fillText(fitting(context, box.pod.name, w - 6 * ratio, 0.6), x + box.x + 3 * ratio, y + box.y + 12 * ratio);
       }
     }
     if (head) {

@@ -3,10 +3,14 @@
 import { fullMoment, moment } from "./format";
 import { SPEEDS, type Player } from "./player";
 
+const DAY = 86_400;
+
 export function Transport({ player }: { player: Player }) {
   const position = player.position.value;
   const at = player.moment(position);
   const playing = player.playing.value;
+  // A clock alone would leave the day open.
+  const shown = player.length > DAY ? fullMoment : moment;
   const step = player.length / 1000;
   return (
     <section class="transport" aria-label="Time line" data-testid="transport">
@@ -14,7 +18,7 @@ export function Transport({ player }: { player: Player }) {
         {playing ? "❚❚" : "▶"}
       </button>
       <output class="clock" title={fullMoment(at)} data-testid="clock">
-        {moment(at)}
+        {shown(at)}
       </output>
       <input
         type="range"
@@ -30,7 +34,7 @@ export function Transport({ player }: { player: Player }) {
         }}
         data-testid="slider"
       />
-      <output class="clock end">{moment(player.moment(player.length))}</output>
+      <output class="clock end">{shown(player.moment(player.length))}</output>
       <label class="choice">
         <span class="unseen">Speed</span>
         <select value={String(player.speed.value)} onChange={(event) => (player.speed.value = Number(event.currentTarget.value))} data-testid="speed">

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, cast
 
 from kubesched.api.types import Pod
 from kubesched.base.turns import Steps
@@ -54,17 +54,14 @@ def finding_places(scheduler: Scheduler, objects: Objects) -> Steps[list[QueuePl
     """
     now, workloads = scheduler.clock.now(), Workloads(objects)
     found = []
-    for place, records in scheduler.queue.views.records():
+    for name, records in scheduler.queue.views.records():
+        place = cast("Place", name)
+        gated = [record for record in records if record.gated] if place == "Unschedulable" else []
+        waiting = [record for record in records if not record.gated] if gated else records
+        pods = _queued(scheduler, place, waiting)
+        found.append((yield from _grouped(place, pods, len(waiting), workloads, now)))
         if place == "Unschedulable":
-            gated = [record for record in records if record.gated]
-            waiting = [record for record in records if not record.gated]
-            found.append(
-                (yield from _grouped("Unschedulable", _queued(scheduler, waiting), len(waiting), workloads, now))
-            )
             found.append((yield from _grouped("Gated", _gated(gated), len(gated), workloads, now)))
-        else:
-            name: Place = "Active" if place == "Active" else "Backoff"
-            found.append((yield from _grouped(name, _queued(scheduler, records), len(records), workloads, now)))
     permit = list(scheduler.waiting_pods)
     held = {one.pod.uid for one in permit}
     waits = [
@@ -80,20 +77,16 @@ def finding_places(scheduler: Scheduler, objects: Objects) -> Steps[list[QueuePl
     return found
 
 
-def _queued(scheduler: Scheduler, records: Sequence[QueuedPodInfo]) -> Iterable[_Waiting]:
+def _queued(scheduler: Scheduler, place: Place, records: Sequence[QueuedPodInfo]) -> Iterable[_Waiting]:
     views = scheduler.queue.views
     for record in records:
         pod, first = record.pod_info.pod, record.initial_attempt_timestamp
-        backoff = record.backoff_expiration
+        until = record.backoff_expiration if place == "Backoff" else None
         yield _Waiting(
             pod,
             scheduled_message(pod),
             first if first is not None else record.timestamp,
-            backoff
-            if backoff is not None and backoff > record.timestamp
-            else views.retry_at(record)
-            if record.attempts
-            else None,
+            views.retry_at(record) if place == "Unschedulable" else until,
             frozenset(record.unschedulable_plugins | record.pending_plugins),
             record.attempts,
         )

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import math
 import zlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qs, unquote
@@ -189,10 +189,11 @@ class Site:
         version = int(since) if since.isascii() and since.isdigit() and len(since) < 17 else None
         if self._streams >= MOST_STREAMS:
             return refused(Refused(503, f"{MOST_STREAMS} streams are open, which is the limit"), {"Retry-After": "10"})
+        found = source.changes(version)  # what is refused is refused before the stream begins
         response = web.StreamResponse(headers=_STREAM)
         self._streams += 1
         try:
-            async with aclosing(_as_generator(source, version)) as events:
+            async with aclosing(_as_generator(found)) as events:
                 await response.prepare(request)
                 if request.method == "HEAD":
                     return response
@@ -203,7 +204,9 @@ class Site:
                 finally:
                     for task in (closing, sending):
                         task.cancel()
-                    await asyncio.gather(closing, sending, return_exceptions=True)
+                    _, ended = await asyncio.gather(closing, sending, return_exceptions=True)
+                    if isinstance(ended, Exception) and not isinstance(ended, ConnectionError):
+                        _log.error("a stream of changes failed", exc_info=ended)
         finally:
             self._streams -= 1
         return response
@@ -284,14 +287,19 @@ def _pod_query(query: Query) -> PodQuery:
     )
 
 
-async def _send(response: web.StreamResponse, events: Any) -> None:
+async def _send(response: web.StreamResponse, events: AsyncIterator[bytes]) -> None:
     async for event in events:
         await response.write(event)
 
 
-async def _as_generator(source: Source, since: int | None) -> Any:
-    async for event in source.changes(since):
-        yield event
+async def _as_generator(events: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+    """Yield events. At the end their source is told that nobody listens any more."""
+    try:
+        async for event in events:
+            yield event
+    finally:
+        if isinstance(events, AsyncGenerator):
+            await events.aclose()
 
 
 # -- requests ------------------------------------------------------------------------------------------

@@ -107,8 +107,7 @@ function useRecorded(run: Run, short: boolean, window: number): Happening[] {
     }
     const controller = new AbortController();
     const timer = setTimeout(() => {
-      const from = Math.max(run.info.start, run.at - window);
-      run.between(from, run.at, MOST_ASKED, controller.signal).then(setList, (error: unknown) => {
+      run.between(run.at - window, run.at, MOST_ASKED, controller.signal).then(setList, (error: unknown) => {
         if (!aborted(error)) setList([]);
       });
     }, PAUSE);

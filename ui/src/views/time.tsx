@@ -6,7 +6,7 @@ import type { Sample, Series } from "../api";
 import { chartsOf, latest, type ChartOf } from "../charts";
 import { get } from "../client";
 import type { Theme } from "../colours";
-import { moment, onCalendar } from "../format";
+import { coarse, moment, onCalendar } from "../format";
 import type { Run } from "../run";
 import { chosen, player, runs, theme } from "../store";
 import { Happenings } from "./happenings";
@@ -161,7 +161,7 @@ function options(chart: Shown, theme: Theme, width: number, playhead: () => numb
   const colours = LINES[theme];
   const perRun = chart.dashed.filter((each) => !each).length || chart.labels.length;
   const axis = { stroke: ink, grid, ticks: { ...grid, size: 4 }, font: "11px system-ui, sans-serif" };
-  const time = { values: (_: uPlot, splits: number[], _axis: number, _space: number, step: number) => splits.map((at) => (step >= 60 && chart.calendar ? moment(at).slice(0, 5) : moment(at))) };
+  const time = { values: (_: uPlot, splits: number[], _axis: number, _space: number, step: number) => splits.map((at) => (chart.calendar ? coarse(at, step) : moment(at))) };
   return {
     width,
     height: HEIGHT,
@@ -180,7 +180,7 @@ function options(chart: Shown, theme: Theme, width: number, playhead: () => numb
         width: 1.5,
         dash: chart.dashed[at] ? [5, 4] : [],
         spanGaps: true,
-        points: { size: 4 },
+        points: { size: 5, ...(chart.data[0].length < 2 ? { show: true } : {}) },
         value: (_: uPlot, value: number | null) => (value == null ? "–" : chart.of.words(value)),
       })),
     ],
