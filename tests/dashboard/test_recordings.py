@@ -327,7 +327,7 @@ def lives(seed: int) -> tuple[list[NodeTimes], list[PodTimes]]:
         return float(chance.randint(0, 40)) if chance.random() < 0.6 else None
 
     for number in range(60):
-        times = {name: maybe() for name in ("queued", "bound", "started", "finished", "removed")}
+        times: dict[str, Any] = {name: maybe() for name in ("queued", "bound", "started", "finished", "removed")}
         requests = chance.choice(({"cpu": 1}, {"cpu": 2, "memory": 3}, {}, {"gpu": 1}))
         name, place = f"p{number % 40}", chance.choice(("a", "b", "c", "d", "elsewhere", ""))
         created = float(chance.randint(0, 30))
