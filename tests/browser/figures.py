@@ -47,7 +47,8 @@ KINDS: Final = ("paint", "frames", "tasks", "memory")
 #: Seconds for which frames and long tasks are counted.
 _SECONDS: Final = 15.0
 _LOADS: Final = 5
-_POPULATION: Final = 5000
+_POPULATION: Final = 10_000
+_MOST_WAITING: Final = 500
 
 #: Notes in ``painted`` when the middle of the map has colours. A frame that has been drawn is seen with the next one.
 _PAINTED: Final = """
@@ -110,20 +111,33 @@ async def serve(nodes: int, rate: float) -> None:
         embedded.store.create(NODES, "", node)
     await embedded.start()
     tasks = [asyncio.create_task(task, name=name) for name, task in (*watchers.tasks(), *live.tasks())]
-    await Listener(Site([live]), ("127.0.0.1", 0), announce=lambda link: print(link, flush=True), warn=print).start()
     names: deque[str] = deque()
-    start, made = time.monotonic(), 0
+    made = await bind(embedded, names, 0, _POPULATION)
+    while len(embedded.scheduler.cache.pods) < made:  # noqa: ASYNC110
+        await asyncio.sleep(0.1)
+    await Listener(Site([live]), ("127.0.0.1", 0), announce=lambda link: print(link, flush=True), warn=print).start()
+    start, first = time.monotonic(), made
     while all(not task.done() for task in tasks):
-        while made < max(rate * (time.monotonic() - start), min(made + 50, 2 * nodes)):
-            if len(names) >= max(_POPULATION, 2 * nodes):
-                embedded.store.delete(PODS, "default", names.popleft())
-            made += 1
-            names.append(f"pod-{made}")
-            requests = {"cpu": f"{100 * (made % 7 + 1)}m", "memory": "200Mi"}
-            spec = {"containers": [{"name": "c", "image": "i", "resources": {"requests": requests}}]}
-            metadata = {"name": names[-1], "namespace": "default", "labels": {"app": f"app-{made % 20}"}}
-            embedded.store.create(PODS, "default", {"metadata": metadata, "spec": spec})
+        made = await bind(embedded, names, made, int(first + rate * (time.monotonic() - start)))
         await asyncio.sleep(0.02)
+
+
+async def bind(embedded: Embedded, names: deque[str], made: int, wanted: int) -> int:
+    """Create pods up to a number, and delete as many of the oldest; return how many there have been."""
+    store, cache = embedded.store, embedded.scheduler.cache
+    # The scheduler may be slower than the rate; then there is a queue, but it does not grow.
+    while made < wanted and (made < _POPULATION or len(names) - len(cache.pods) < _MOST_WAITING):
+        if len(names) >= _POPULATION:
+            store.delete(PODS, "default", names.popleft())
+        made += 1
+        names.append(f"pod-{made}")
+        requests = {"cpu": f"{100 * (made % 7 + 1)}m", "memory": "200Mi"}
+        spec = {"containers": [{"name": "c", "image": "i", "resources": {"requests": requests}}]}
+        metadata = {"name": names[-1], "namespace": "default", "labels": {"app": f"app-{made % 20}"}}
+        store.create(PODS, "default", {"metadata": metadata, "spec": spec})
+        if made % 50 == 0:
+            await asyncio.sleep(0)
+    return made
 
 
 @contextmanager
