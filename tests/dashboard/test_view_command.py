@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import http.client
 import json
@@ -10,19 +11,24 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 import kubesched
 from kubesched.cli.main import main
 from kubesched.dashboard import files as shown_files
+from kubesched.dashboard.files import kind_of_file, recording_of
 from kubesched.explain.records import Recorder
 from kubesched.explain.records.file import DecisionFile
 from kubesched.lab.simulate.entry import options_of
 from kubesched.lab.simulate.results.report import render_json, render_yaml
 from kubesched.lab.simulate.run.simulation import run_simulation
+from kubesched.scheduler.config import DEFAULT_GATES, default_config
+from kubesched.scheduler.plugins import in_tree_registry
 from recording_kit import EVENTS, node, objects, pod
 
 JSON = dict[str, Any]
@@ -213,16 +219,15 @@ def test_the_cluster_of_up_is_changed_from_the_page(files: Path) -> None:
 
 def test_a_result_in_yaml_and_of_an_earlier_version_is_shown(files: Path) -> None:
     """Before node states were part of results there were only the nodes at the end."""
-    import yaml
-
     data = yaml.safe_load((files / "run.yaml").read_text())
     del data["nodeTimes"]
     for one in data["pods"]:
         del one["priority"]
-    (files / "old.yaml").write_text(yaml.safe_dump(data, sort_keys=False))
-    served = Served(files, "view", "old.yaml")
-    assert set(served.get("runs/0/state")["nodes"]["names"]) == {one["name"] for one in data["nodes"]}
-    assert served.stop() == 0
+    path = files / "old.yaml"
+    path.write_text(yaml.safe_dump(data, sort_keys=False))
+    assert kind_of_file(path) == "result"
+    source = recording_of(path, "result", 0, (in_tree_registry(), default_config(), DEFAULT_GATES), AsyncExitStack())
+    assert set(asyncio.run(source.state(None)).nodes.names) == {one["name"] for one in data["nodes"]}
 
 
 def test_the_port_must_be_of_loopback(capsys: pytest.CaptureFixture[str]) -> None:
