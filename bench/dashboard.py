@@ -1,24 +1,25 @@
-"""Throughput that open pages of the dashboard cost a scheduler.
+"""CPU that open pages of the dashboard cost a scheduler.
 
     python bench/dashboard.py
-    python bench/dashboard.py --nodes 500 --pods 2000 --rounds 1
+    python bench/dashboard.py --nodes 500 --pods 500 --repeats 2
 
-A cluster in this process binds pods as fast as it can, while 0, 1 and 10 pages listen, in turn and in mixed order. The pages are
-in a process of their own, and read over loopback as browsers do. Printed are pods per second and the CPU time of this process per
-pod, as medians, and the cost against a scheduler without a dashboard as the median over the rounds. Then the time and the size of
-one state, as a page asks for it when it is opened.
+A cluster in this process binds pods as fast as it can, in portions: with no page, one and ten pages that listen, in mixed order. The
+pages are in a process of their own, and read over loopback as browsers do. The cost is the CPU time of this process per pod against the
+portion without a page that is nearest in time. Clusters without a dashboard bind as many portions, for comparison. Then come the time
+and the size of one state, as a page asks for it when it is opened.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import random
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from os import environ
 from statistics import median
 from typing import Final
@@ -26,7 +27,7 @@ from typing import Final
 import aiohttp
 
 from kubesched.api.kinds import NODES, PODS
-from kubesched.base.collector import collector_paused
+from kubesched.base.collector import collector_off
 from kubesched.base.times import RealClock
 from kubesched.cluster.kubelets import make_nodes, node_template
 from kubesched.dashboard.listener import Listener
@@ -37,8 +38,8 @@ from kubesched.lab.simulate.embedded import Embedded
 from kubesched.scheduler.config import default_config
 from kubesched.scheduler.plugins import in_tree_registry
 
-#: Numbers of pages; None is a scheduler without a dashboard.
-_PAGES: Final = (None, 0, 1, 10)
+#: Numbers of pages that are compared with none.
+_PAGES: Final = (1, 10)
 _CREATED_AT_ONCE: Final = 50
 
 
@@ -131,67 +132,82 @@ async def _read(link: str, pages: int) -> None:
     print(f"{events} changes, {octets:,} bytes; asked anew {resyncs - pages} times")
 
 
-async def _measure(nodes: int, pods: int, pages: int | None) -> tuple[float, float, str]:
-    """Return pods per second, CPU in microseconds per pod, and what was said about a state."""
-    cluster = _Cluster(nodes, with_dashboard=pages is not None)
+async def _measure(nodes: int, pods: int, repeats: int, *, with_dashboard: bool) -> _Found:
+    """Bind portions of pods in one cluster."""
+    cluster, found = _Cluster(nodes, with_dashboard=with_dashboard), _Found()
     async with cluster.embedded.running():
         for name, task in cluster.live.tasks() if cluster.live is not None else ():
             cluster.embedded.tasks.spawn(task, name)
-        await cluster.bind(pods // 10)
-        if pages is None:
-            return *(await _bound(cluster, pods)), ""
-        async with _pages(cluster, pages) as told:
-            await asyncio.sleep(1)
-            return *(await _bound(cluster, pods)), told
+        await cluster.bind(pods)
+        for repeat in range(repeats):
+            order = list(_PAGES)
+            random.Random(repeat).shuffle(order)
+            for pages in order:
+                found.bare.append(await _bound(cluster, pods))
+                if not with_dashboard:
+                    continue
+                async with _pages(cluster, pages) as found.state:
+                    await asyncio.sleep(0.5)
+                    figures = await _bound(cluster, pods)
+                found.bare.append(await _bound(cluster, pods))
+                near = (found.bare[-1][1] + found.bare[-2][1]) / 2
+                found.open[pages].append((*figures, figures[1] / near - 1))
+                print(
+                    f"  {pages} open: {figures[0]:,.0f} pods/s, {figures[1]:.1f} µs, none: {near:.1f} µs",
+                    file=sys.stderr,
+                )
+    return found
 
 
 async def _bound(cluster: _Cluster, pods: int) -> tuple[float, float]:
-    with _paused():
+    """Bind pods. Return pods per second, and microseconds of CPU per pod."""
+    gc.collect()
+    with collector_off():
         wall, cpu = time.monotonic(), time.process_time()
         await cluster.bind(pods)
         wall, cpu = time.monotonic() - wall, time.process_time() - cpu
     return pods / wall, 1e6 * cpu / pods
 
 
-@contextmanager
-def _paused() -> Iterator[None]:
-    ends: list[object] = []
-    with collector_paused(ends.append):
-        yield
+class _Found:
+    """Figures of one cluster: pods per second and microseconds per pod; with pages also the cost, a share."""
+
+    def __init__(self) -> None:
+        self.bare: list[tuple[float, float]] = []
+        self.open: dict[int, list[tuple[float, float, float]]] = {pages: [] for pages in _PAGES}
+        self.state = ""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, default=5_000)
-    parser.add_argument("--pods", type=int, default=20_000)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--pods", type=int, default=4_000, help="pods of a portion")
+    parser.add_argument("--repeats", type=int, default=8)
     parser.add_argument("--read", help=argparse.SUPPRESS)
     parser.add_argument("--pages", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.read:
         asyncio.run(_read(options.read, options.pages))
         return
+    size = options.nodes, options.pods, options.repeats
     with tempfile.TemporaryDirectory() as home:
         environ["XDG_STATE_HOME"] = home
-        found: dict[int | None, list[tuple[float, float]]] = {pages: [] for pages in _PAGES}
-        order, told = list(_PAGES), ""
-        for round_number in range(options.rounds):
-            random.Random(round_number).shuffle(order)
-            for pages in order:
-                rate, cpu, said = asyncio.run(_measure(options.nodes, options.pods, pages))
-                told = said or told
-                found[pages].append((rate, cpu))
-                print(f"  round {round_number + 1}, {_name(pages)}: {rate:,.0f} pods/s, {cpu:.1f} µs", file=sys.stderr)
-    print(f"{options.nodes:,} nodes, {options.pods:,} pods, {options.rounds} rounds")
-    for pages, figures in found.items():
-        rate, cpu = (median(values) for values in zip(*figures, strict=True))
-        more = [mine[1] / bare[1] - 1 for mine, bare in zip(figures, found[None], strict=True)]
-        print(f"{_name(pages)}: {rate:,.0f} pods/s, {cpu:.1f} µs of CPU per pod ({100 * median(more):+.1f} %)")
-    print(told)
+        before = asyncio.run(_measure(*size, with_dashboard=False))
+        found = asyncio.run(_measure(*size, with_dashboard=True))
+        after = asyncio.run(_measure(*size, with_dashboard=False))
+    print(f"{options.nodes:,} nodes, portions of {options.pods:,} pods, medians of {options.repeats}")
+    _say("no dashboard", [*before.bare, *after.bare])
+    _say("no page open", found.bare)
+    for pages, figures in found.open.items():
+        costs = sorted(100 * cost for *_, cost in figures)
+        text = f": {median(costs):+.1f} % against no page (from {costs[0]:+.1f} to {costs[-1]:+.1f})"
+        _say(f"{pages} page{'s' if pages > 1 else ''} open", [one[:2] for one in figures], text)
+    print(found.state)
 
 
-def _name(pages: int | None) -> str:
-    return "no dashboard" if pages is None else f"{pages} page{'s' if pages != 1 else ''} open"
+def _say(what: str, figures: Sequence[tuple[float, float]], more: str = "") -> None:
+    rate, cpu = (median(values) for values in zip(*figures, strict=True))
+    print(f"{what}: {rate:,.0f} pods/s, {cpu:.1f} µs of CPU per pod{more}")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,10 @@
 Pods arrive and end, with claims for volumes and devices and with priorities that evict others; nodes are cordoned, removed and added;
 every six hours another scheduler takes over. The population is the same at the end of each day. Objects are counted then, by type.
 The exit code is 1 if memory or the number of objects has grown by more than ``--limit`` percent since the first day.
+
+Memories with a bound (texts, events, changes) fill slowly in such a cluster, and hide what has none. So their bounds are divided by ``--fill``,
+and they are full before the first day ends. ``--fill 1`` leaves them as they are; then the growth is that of the memories, which the last
+lines list with their bounds.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ import tempfile
 import time
 import tracemalloc
 from collections import Counter, deque
+from functools import lru_cache
 from pathlib import Path
 from random import Random
 from typing import Any, Final, NamedTuple
@@ -35,8 +40,10 @@ from kubesched.api.kinds import (
     Kind,
 )
 from kubesched.api.wire import ApiError
+from kubesched.base.kept import Kept
 from kubesched.cli.bench_processes import cluster, memory_mib
-from kubesched.cli.memory import MOST_EVENTS, give_back
+from kubesched.cli.memory import EVENT_CACHE, MOST_EVENTS, give_back
+from kubesched.client.event_writer import Counts, EventWriter
 from kubesched.client.http import HttpTransport
 from kubesched.cluster.kubelets import default_stages, make_nodes, node_template
 from kubesched.lab.simulate.embedded import Embedded
@@ -50,6 +57,8 @@ _DEVICES: Final = "- driver: gpu.example\n  devices:\n  - {name: gpu, count: 2}\
 _HOURS: Final = 24
 #: Hours between two changes of the leader.
 _TERM: Final = 6
+#: Most nodes that are cordoned at a time.
+_CORDONED: Final = 12
 
 
 class Day(NamedTuple):
@@ -71,6 +80,7 @@ class Soak:
         self._nodes = nodes
         self._made = 0
         self._live: deque[tuple[str, bool]] = deque()
+        self._cordoned: deque[str] = deque()
         self.bound = self.evicted = 0
         self.config = default_config()
         self.embedded = Embedded(
@@ -81,6 +91,7 @@ class Soak:
             controllers=True,
             believe_priority=True,
             stages=default_stages(stop_delay=1.0),
+            event_cache_size=EVENT_CACHE,
             on_bind=self._on_bind,
         )
         self.store = self.embedded.store
@@ -123,6 +134,7 @@ class Soak:
                 self._change_nodes()
                 self._evict()
             await asyncio.sleep(900)
+            give_back(self.store)  # as kubesched up does each minute
 
     def measure(self) -> Day:
         """Count memory and objects."""
@@ -169,9 +181,12 @@ class Soak:
 
     def _change_nodes(self) -> None:
         names = [item.name for item in self.store.list(NODES).items]
-        for name in self._rng.sample(names, 3):
-            cordoned = self.store.get(NODES, "", name).typed.spec.unschedulable
-            self.store.patch(NODES, "", name, {"spec": {"unschedulable": not cordoned}})
+        # As many nodes are cordoned on the last day as on the first: the room for pods must not change.
+        self._cordoned.extend(self._rng.sample(names, 3))
+        for name in list(self._cordoned)[-3:]:
+            self.store.patch(NODES, "", name, {"spec": {"unschedulable": True}})
+        while len(self._cordoned) > _CORDONED:
+            self.store.patch(NODES, "", self._cordoned.popleft(), {"spec": {"unschedulable": False}})
         gone = self._rng.choice(names)
         node = self.store.get(NODES, "", gone).data()
         self.store.delete(NODES, "", gone)
@@ -185,6 +200,30 @@ def _own_memory() -> float:
     return memory[0] if memory is not None else 0.0
 
 
+def narrow(divisor: int) -> None:
+    """Divide the bounds of the memories of texts and events of this process."""
+    for each in gc.get_objects():
+        if isinstance(each, Kept):
+            each._most //= divisor
+            each.clear()
+        elif isinstance(each, EventWriter):
+            each._cache_size //= divisor
+        elif isinstance(each, Counts):
+            most = each._subject.cache_parameters()["maxsize"] or 0
+            each._subject = lru_cache(most // divisor)(each._subject.__wrapped__)
+
+
+def memories() -> list[str]:
+    """Describe the memories of texts and events of this process: how full they are."""
+    kept = [each for each in gc.get_objects() if isinstance(each, Kept) and each]
+    writers = [each for each in gc.get_objects() if isinstance(each, EventWriter)]
+    lines = [
+        f"texts ({type(next(iter(each.values()))).__name__}): {len(each):,} entries, {(each._most - each._left) / 1024:,.0f} of {each._most / 1024:,.0f} KiB"
+        for each in sorted(kept, key=lambda one: one._left - one._most)[:10]
+    ]
+    return lines + [f"events of a writer: {len(each):,} of {each._cache_size:,}" for each in writers]
+
+
 def grown(first: Day, last: Day) -> list[tuple[str, int]]:
     """Return the types of which there are more objects than before, with the difference; the most first."""
     return (last.types - first.types).most_common(8)
@@ -192,6 +231,7 @@ def grown(first: Day, last: Day) -> list[tuple[str, int]]:
 
 async def _virtual(options: argparse.Namespace) -> int:
     soak = Soak(options.nodes, options.per_hour, options.seed)
+    narrow(options.fill)
     soak.build()
     days: list[Day] = []
     async with soak.embedded.running():
@@ -211,6 +251,7 @@ async def _virtual(options: argparse.Namespace) -> int:
     if options.trace and days[1:]:
         for line in tracemalloc.take_snapshot().compare_to(before, "lineno")[:12]:
             print(line)
+    print("memories with a bound:", *memories(), sep="\n  ")
     print("more than on the first day:", ", ".join(f"{name} +{count}" for name, count in grown(days[0], days[-1])))
     return _verdict([day.memory_mib for day in days], options.limit) or _verdict(
         [day.objects for day in days], options.limit
@@ -274,6 +315,9 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, default=1_000)
     parser.add_argument("--days", type=int, default=7, help="of virtual time")
     parser.add_argument("--per-hour", type=int, default=200, help="pods that arrive in an hour of virtual time")
+    parser.add_argument(
+        "--fill", type=int, default=64, help="divides the bounds of memories, so that they are full on the first day"
+    )
     parser.add_argument("--trace", action="store_true", help="print the lines that allocated what grew; slow")
     parser.add_argument("--up", action="store_true", help="in real time, against kubesched up")
     parser.add_argument("--duration", type=float, default=3_600.0, help="seconds, with --up")

@@ -132,18 +132,20 @@ class Program:
 class Window:
     """Window of a browser that shows a dashboard. Parts of the page are named by their ``data-testid``."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, logs: bool = True) -> None:
         options = ChromeOptions()
         options.binary_location = CHROMIUM
         for flag in (*_FLAGS, f"--user-data-dir={folder}"):
             options.add_argument(flag)
-        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+        if logs:  # they take time and memory, of which measurements must be free
+            options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
         self.driver = Chrome(options, Service(CHROMEDRIVER))
         self.program: Program | None = None
         #: Parts of complaints of the console that a test provokes, such as answers of status 401.
         self.expected: list[str] = []
         self.driver.get("about:blank")
-        self.faults()  # of the browser's own first page
+        if logs:
+            self.faults()  # of the browser's own first page
         self.prefer("light")
 
     def close(self) -> None:
@@ -218,7 +220,12 @@ class Window:
 
     def choose(self, part: str, value: str) -> None:
         """Choose an option by its value."""
-        until(f"{value} in {part}", lambda: done(lambda: Select(self.see(part)).select_by_value(value)))
+
+        def option() -> WebElement | None:
+            options = Select(self.see(part)).options
+            return next((each for each in options if each.get_attribute("value") == value), None)
+
+        until(f"{value} in {part}", option).click()
 
     def write(self, part: str, *keys: str) -> None:
         self.see(part).send_keys(*keys)

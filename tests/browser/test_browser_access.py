@@ -23,6 +23,7 @@ LIVE = {
     "/pod/default/trainer": ("explanation", "What would help"),
     "/node/large-a": ("node-pods", "web"),
     "/time": ("happenings", ""),
+    "/what-if": ("kind", ""),
 }
 RECORDED = {
     "/map?at=80": ("transport", ""),

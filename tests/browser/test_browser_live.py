@@ -6,7 +6,7 @@ import urllib.error
 import urllib.request
 
 import pytest
-from browser_kit import Keys, Program, Window, until
+from browser_kit import AXE, Keys, Program, Window, until
 from clusters import EVIL, pod, pod_spec
 from selenium.webdriver.common.by import By
 
@@ -157,6 +157,41 @@ def test_map_and_search_are_used_by_keys_alone(window: Window, live: Program) ->
     assert window.focused == "as-table"
     window.press(Keys.SPACE)
     window.find("tbody th", "gpu-a")
+
+
+def test_the_failure_of_a_zone_is_tried_and_changes_nothing(window: Window, live: Program) -> None:
+    window.open(live, "/what-if")
+    window.choose("kind", "fail")
+    window.choose("value", "zone-b")
+    window.click("add-proposal")
+    window.see("proposals", "zone-b")
+    window.click("try")
+    assert "large-b, small-b fail" in window.see("outcome", "pods without a node").text
+    assert int(window.text("outcome-moved")) > 0
+    window.see("preview", "Then")
+    if AXE.is_file():
+        assert window.violations() == []
+    assert len(live.request("/api/v1/nodes")["items"]) == 7
+    assert not any(each["spec"].get("unschedulable") for each in live.request("/api/v1/nodes")["items"])
+
+
+def test_a_drain_is_tried_and_then_done(window: Window, live: Program) -> None:
+    window.open(live, "/what-if")
+    window.choose("kind", "drain")
+    window.write("node-input", "large-c")
+    window.click("add-proposal")
+    window.click("try")
+    moved = int(until("the outcome", lambda: window.text("outcome-moved")))
+    assert moved > 0
+    window.click("do-it")
+    window.click("confirm")
+    window.see("applied", "large-c")
+    assert live.request("/api/v1/nodes/large-c")["spec"]["unschedulable"] is True
+    pods = "/api/v1/pods?fieldSelector=spec.nodeName=large-c"
+    until("the pods are gone", lambda: not live.request(pods)["items"])
+    window.go("/map?as=table")
+    window.find("tr", "Cordoned")
+    live.request("/api/v1/nodes/large-c", {"spec": {"unschedulable": None}}, "PATCH")
 
 
 def test_the_page_comes_back_by_itself_after_a_restart(window: Window, live: Program) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import time
 from contextlib import suppress
@@ -14,7 +15,8 @@ import pytest
 from cli_cluster import cluster
 from cli_kit import run
 
-from kubesched.cli import explain_server
+from kubesched.cli import explain_command, explain_server
+from kubesched.lab.simulate.run.standing import Standing, explain_standing
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "explain" / "two-causes.yaml"
 PLACED = """
@@ -30,6 +32,20 @@ kind: Pod
 metadata: {{name: same-{number}}}
 spec: {{containers: [{{name: c, image: i, resources: {{requests: {{cpu: "{cpu}"}}}}}}]}}
 """
+
+
+def test_no_pass_for_cycles_is_made_while_a_cluster_is_read_and_explained(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[bool] = []
+
+    def spied(*arguments: Any, **options: Any) -> Standing:
+        seen.append(gc.isenabled())
+        return explain_standing(*arguments, **options)
+
+    monkeypatch.setattr(explain_command, "explain_standing", spied)
+    assert run(capsys, "explain", "-f", EXAMPLE).code == 0
+    assert (seen, gc.isenabled()) == ([False], True)
 
 
 def test_causes_that_come_together_are_named_together(capsys: pytest.CaptureFixture[str]) -> None:

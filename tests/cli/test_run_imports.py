@@ -46,7 +46,16 @@ def test_it_is_the_whole_scheduler(loaded: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "package", ["kubesched.cluster", "kubesched.lab", "kubesched.dashboard", "kubernetes_asyncio", "rich", "pygments"]
+    "package",
+    [
+        "kubesched.cluster",
+        "kubesched.lab",
+        "kubesched.dashboard",
+        "kubesched.retired.config",
+        "kubernetes_asyncio",
+        "rich",
+        "pygments",
+    ],
 )
 def test_a_package_is_not_loaded(loaded: list[str], package: str) -> None:
     assert [name for name in loaded if name == package or name.startswith(f"{package}.")] == []

@@ -103,6 +103,29 @@ def test_a_version_older_than_the_history_has_expired() -> None:
         store.watch(PODS, resource_version="abc")
 
 
+def test_history_ends_after_five_calls_that_give_memory_back_except_for_a_live_watch() -> None:
+    store = a_store()
+    start = store.resource_version
+    late = watching(store)
+    versions = [store.create(PODS, "default", a_pod("first")).resource_version]
+
+    def names_since(version: int) -> list[str]:
+        watch = store.watch(PODS, resource_version=str(version))
+        events = seen(watch.drain())
+        watch.close()
+        return [name for _, name in events]
+
+    for turn in range(6):
+        store.table(PODS).slim()
+        assert names_since(start)[0] == "first"
+        versions.append(store.create(PODS, "default", a_pod(f"later-{turn}")).resource_version)
+    assert seen(late.drain())[0] == ("ADDED", "first")
+    store.table(PODS).slim()
+    with refused(410, "Expired", "too old resource version"):
+        names_since(versions[0])
+    assert names_since(versions[1]) == [f"later-{turn}" for turn in range(1, 6)]
+
+
 def test_a_live_watch_may_lag_beyond_the_history_but_not_beyond_the_backlog() -> None:
     store = a_store(history=2, backlog=1000)
     patient, late = watching(store), watching(store)

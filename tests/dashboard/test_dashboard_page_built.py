@@ -66,9 +66,8 @@ def test_the_page_is_small_and_names_what_is_compiled_in() -> None:
     assert [name for name in ("preact", "@preact/signals", "uplot") if f"\n{name} " not in f"\n{licences}"] == []
 
 
-def test_exact_versions_are_pinned_without_addresses_of_registries() -> None:
+def test_exact_versions_are_pinned_without_addresses() -> None:
     package = json.loads((UI / "package.json").read_text())
-    lock = json.loads((UI / "package-lock.json").read_text())
     versions = {**package["dependencies"], **package["devDependencies"]}
     assert {name: version for name, version in versions.items() if not re.fullmatch(r"\d+\.\d+\.\d+", version)} == {}
-    assert [name for name, each in lock["packages"].items() if "resolved" in each] == []
+    assert "://" not in (UI / "package-lock.json").read_text()

@@ -8,7 +8,7 @@ import json
 import logging
 import os
 import stat
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import aiohttp
@@ -19,7 +19,7 @@ from yarl import URL
 from kubesched.dashboard.login import COOKIE, SESSION_SECONDS, Login
 from kubesched.dashboard.schema import Scale, WhatIf
 from kubesched.dashboard.server import MOST_STREAMS
-from kubesched.dashboard.source import PodQuery
+from kubesched.dashboard.source import PodQuery, Refused
 
 Check = Callable[[Client], Awaitable[None]]
 
@@ -407,6 +407,17 @@ def test_streams_are_bounded_and_end_with_their_pages() -> None:
     run(check, source)
     assert source.open == 0
     assert source.asked[:2] == [5, 7]
+
+
+def test_a_source_without_changes_refuses_the_stream() -> None:
+    class Recorded(Still):
+        def changes(self, since: int | None) -> AsyncIterator[bytes]:
+            raise Refused(404, "a recording does not change")
+
+    async def check(client: Client) -> None:
+        assert (await client.get("runs/0/changes"))[:2] == (404, {"error": "a recording does not change"})
+
+    run(check, Recorded())
 
 
 def test_a_listener_whose_port_is_taken_says_so() -> None:

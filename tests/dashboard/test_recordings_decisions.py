@@ -162,6 +162,14 @@ def test_a_slow_replay_says_so_and_goes_on_where_it_was(run: Run, monkeypatch: p
     assert found.reasons == asyncio.run(run.decisions.verdicts("default", "giant", run.start + 40.0)).reasons
 
 
+def test_a_replay_ends_when_the_program_stops(run: Run) -> None:
+    reasons = reasons_of(run.path)
+    reasons._stop.set()
+    with pytest.raises(Refused, match="is being stopped"):
+        asyncio.run(reasons.verdicts("default", "giant", run.start + 40.0, run.decisions._line))
+    reasons.close()
+
+
 def lines_of(run: Run) -> list[bytes]:
     return gzip.decompress(run.path.read_bytes()).splitlines(keepends=True)
 

@@ -17,6 +17,7 @@ import pytest
 
 import kubesched
 from kubesched.cli.main import main
+from kubesched.dashboard import files as shown_files
 from kubesched.explain.records import Recorder
 from kubesched.explain.records.file import DecisionFile
 from kubesched.lab.simulate.entry import options_of
@@ -50,7 +51,7 @@ class Served:
     def __init__(self, folder: Path, *arguments: str) -> None:
         environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "kubesched", "view", *arguments, "--port", "0", "-q"],
+            [sys.executable, "-m", "kubesched", *arguments, "--port", "0", "-q"],
             cwd=folder,
             env=environment,
             stdout=subprocess.PIPE,
@@ -58,10 +59,10 @@ class Served:
             text=True,
         )
         assert self.process.stdout is not None
-        link = self.process.stdout.readline().strip()
-        assert link.startswith("http://127.0.0.1:"), self.process.communicate()
+        link = next((line.split()[-1] for line in self.process.stdout if "/ui/?key=" in line), "")
+        assert link, self.process.communicate()
         self.address = link.removeprefix("http://").partition("/")[0]
-        self.connection = http.client.HTTPConnection(self.address, timeout=30)
+        self.connection = http.client.HTTPConnection(self.address, timeout=120)
         self.connection.request("GET", link.removeprefix(f"http://{self.address}"))
         answer = self.connection.getresponse()
         answer.read()
@@ -86,20 +87,20 @@ class Served:
     def stop(self) -> int:
         self.connection.close()
         self.process.send_signal(signal.SIGTERM)
-        self.process.communicate(timeout=30)
+        self.process.communicate(timeout=120)
         return self.process.returncode
 
 
 @pytest.fixture(scope="module")
 def two(files: Path) -> Iterator[Served]:
-    served = Served(files, "run.json.gz", "decisions.gz")
+    served = Served(files, "view", "run.json.gz", "decisions.gz")
     yield served
     assert served.stop() == 0
 
 
 @pytest.fixture(scope="module")
 def standing(files: Path) -> Iterator[Served]:
-    served = Served(files, "dump.json")
+    served = Served(files, "view", "dump.json")
     yield served
     assert served.stop() == 0
 
@@ -184,6 +185,32 @@ def test_files_that_cannot_be_shown_are_named(
     assert "Traceback" not in error
 
 
+def test_a_file_that_unpacks_to_very_much_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shown_files, "_MOST_BYTES", 5 << 20)
+    for beginning in (b'{"apiVersion":"kubesched.io/v1alpha1","kind":"SimulationResult","x":"', b"kind: List\nx: "):
+        path = tmp_path / "bomb.gz"
+        path.write_bytes(gzip.compress(beginning + b" " * (50 << 20), 9))
+        assert path.stat().st_size < 200_000
+        assert main(["view", str(path)]) == 1
+        assert "has more than 5 MiB unpacked, which is the most" in capsys.readouterr().err
+
+
+def test_the_cluster_of_up_is_changed_from_the_page(files: Path) -> None:
+    served = Served(files, "up", "--nodes", "3", "--ui", "0", "--kubeconfig-out", "kc")
+    [info] = served.get("dashboard")["runs"]
+    assert (info["mode"], info["whatIf"], info["writable"]) == ("embedded", True, True)
+    assert served.get("runs/0/what-if")["applicable"] == ["drain", "fail", "add-nodes", "scale"]
+    done = served.post("runs/0/apply", {"changes": [{"kind": "add-nodes", "like": "hollow-00001", "count": 2}]})
+    assert done == {"done": ["added hollow-00001-more-0, hollow-00001-more-1"], "remarks": []}
+    names = {name for name in served.get("runs/0/state")["nodes"]["names"] if name}
+    assert names == {"hollow-00000", "hollow-00001", "hollow-00002", "hollow-00001-more-0", "hollow-00001-more-1"}
+    refused = served.post("runs/0/apply", {"changes": [{"kind": "scale", "workload": "x", "replicas": 1}]}, 400)
+    assert "expected Kind/namespace/name" in refused["error"]
+    assert served.stop() == 0
+
+
 def test_a_result_in_yaml_and_of_an_earlier_version_is_shown(files: Path) -> None:
     """Before node states were part of results there were only the nodes at the end."""
     import yaml
@@ -193,7 +220,7 @@ def test_a_result_in_yaml_and_of_an_earlier_version_is_shown(files: Path) -> Non
     for one in data["pods"]:
         del one["priority"]
     (files / "old.yaml").write_text(yaml.safe_dump(data, sort_keys=False))
-    served = Served(files, "old.yaml")
+    served = Served(files, "view", "old.yaml")
     assert set(served.get("runs/0/state")["nodes"]["names"]) == {one["name"] for one in data["nodes"]}
     assert served.stop() == 0
 

@@ -120,6 +120,27 @@ def test_pods_that_were_unschedulable_may_fit(tmp_path: Path) -> None:
     assert any(one.kind == "fits" and one.recorded == "" and one.now for one in found.differences)
 
 
+class Breaks(Plugin):
+    """Plugin with a defect: it fails for every node."""
+
+    name = "Breaks"
+
+    def filter(self, state: Any, pod: Any, node: Any) -> Status | None:
+        raise ValueError("a defect")
+
+
+def test_attempts_whose_search_failed_are_recorded_and_not_made_again(tmp_path: Path) -> None:
+    path, registry = tmp_path / "decisions.gz", in_tree_registry()
+    registry.register(Breaks)
+    config = a_config(plugins={"multiPoint": {"enabled": [{"name": "Breaks"}]}})
+    ring = record(path, 25, config=config, registry=registry, pods=5).ring.records()
+    failed = [one for one in ring if one.outcome == "error"]
+    assert len(failed) >= 5
+    assert {(one.path, one.stage, one.node) for one in failed} == {("", "", "")}
+    assert sorted(decisions(path), key=lambda one: one.seq) == sorted(ring, key=lambda one: one.seq)
+    assert again(path).decisions == len(ring) - len(failed)
+
+
 def test_a_configuration_without_the_profile_is_said(tmp_path: Path) -> None:
     path = tmp_path / "decisions.gz"
     record(path, 24, pods=10)

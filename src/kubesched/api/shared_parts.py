@@ -27,7 +27,7 @@ from .types import ObjectMeta, Pod, PodCondition, PodSpec, PodStatus
 __all__ = ["decode_parts", "decode_pod", "next_version", "share_parts", "shared_labels", "split_spec"]
 
 #: Most bytes of the texts of kept entries, for each kind of entry.
-_MOST_BYTES: Final = 32 << 20
+_MOST_BYTES: Final = 4 << 20
 #: Bytes of a condition in addition to its message.
 _CONDITION: Final = 256
 #: Beginning of a spec whose node was written by the embedded cluster.

@@ -9,6 +9,7 @@ from contextlib import nullcontext, redirect_stdout
 
 import msgspec
 
+from kubesched.base.collector import collector_off
 from kubesched.base.lines import Line
 from kubesched.explain.report import Explanation
 from kubesched.explain.text import explanation_lines
@@ -35,6 +36,11 @@ def run(options: argparse.Namespace) -> int:
             raise CliError("--server reads a live scheduler: give no --kubeconfig, --from or -f with it", code=2)
         show(explanation_from_server(options, names), options)
         return 0
+    with collector_off():
+        return _explain_cluster(options, names)
+
+
+def _explain_cluster(options: argparse.Namespace, names: Sequence[str]) -> int:
     registry, config, gates, remarks = load_setup(options, options.config)
     manifests = given_cluster(options)
     # Output of plugins must not be part of a document.

@@ -1,5 +1,6 @@
 """Entry point: makes Ctrl-C quiet before anything else is imported, and opens missing streams. Next is :mod:`.main`."""
 
+import gc
 import os
 import sys
 
@@ -18,6 +19,7 @@ def main() -> int:
         return run()
     finally:
         be_quiet()  # a closed event loop restores Python's default handler
+        gc.freeze()  # the interpreter would look for cycles among all objects before it ends
 
 
 def _open_streams() -> None:

@@ -42,7 +42,7 @@ logger = logging.getLogger("kubesched.client")
 NORMAL: Final = "Normal"
 WARNING: Final = "Warning"
 
-#: Most events that are kept so that repetitions are recognised. The least recently recorded one goes first. Upstream's
+#: Most events that the scheduler keeps so that repetitions are recognised. The least recently recorded one goes first. Upstream's
 #: series have no bound, but an event storm must not fill the memory.
 CACHE_SIZE: Final = 20_000
 
@@ -52,8 +52,9 @@ _COMBINE_SECONDS: Final = 600.0
 _COMBINED: Final = "(combined from similar events): "
 _BURST: Final = 25.0
 _REFILL_SECONDS: Final = 300.0
-#: Most objects whose floods are limited at one time.
-_SUBJECTS: Final = 4096
+#: Most events that a writer keeps unless it is told otherwise, and most objects whose floods are limited at one time. Upstream's
+#: recorders of core/v1 events have these bounds.
+_LEAST_RECENT: Final = 4096
 
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
@@ -263,7 +264,7 @@ class Counts(Counting):
     def __init__(self) -> None:
         #: By component and UID. The least recently used subject is forgotten first. A forgotten subject begins with all
         #: its tokens again.
-        self._subject = lru_cache(_SUBJECTS)(lambda component, uid: _Subject())
+        self._subject = lru_cache(_LEAST_RECENT)(lambda component, uid: _Subject())
 
     def identify(self, event: Key, note: str, time: float) -> tuple[Key, str]:
         groups = self._subject(event.controller, event.regarding.uid).groups
@@ -319,7 +320,7 @@ class EventWriter:
         rng: Random,
         report: Callable[[str], None],
         retry: Callable[[Entry, int], bool] | None = None,
-        cache_size: int = CACHE_SIZE,
+        cache_size: int = _LEAST_RECENT,
     ) -> None:
         self._transport = transport
         self._clock = clock

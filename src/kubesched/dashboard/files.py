@@ -45,6 +45,9 @@ _RESULT: Final = b"SimulationResult"
 #: Bytes at the beginning of a file among which the kind of a result is looked for.
 _HEAD: Final = 400
 _GZIP: Final = b"\x1f\x8b"
+#: Most bytes of a result or a cluster, unpacked, and bytes that are unpacked at a time.
+_MOST_BYTES: Final = 2 << 30
+_PIECE: Final = 1 << 20
 
 
 def kind_of_file(path: Path) -> ShownFile:
@@ -103,6 +106,7 @@ def _of_decisions(
 
 
 def _result(path: Path) -> Result:
+    _check_size(path)
     text = read_text(path)
     try:
         if text.lstrip()[:1] == "{":
@@ -113,12 +117,37 @@ def _result(path: Path) -> Result:
         raise ManifestError(f"{path}: {what}: {error}") from None
 
 
+def _check_size(path: Path) -> None:
+    """Refuse a file that is too large, unpacked.
+
+    Raises:
+        ManifestError: if it is.
+    """
+    with path.open("rb") as file:
+        packed = file.read(2) == _GZIP
+    size = 0
+    try:
+        if packed:
+            with gzip.open(path) as unpacked:
+                while size <= _MOST_BYTES and (piece := unpacked.read(_PIECE)):
+                    size += len(piece)
+        else:
+            size = path.stat().st_size
+    except (OSError, EOFError, zlib.error) as error:
+        raise ManifestError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if size > _MOST_BYTES:
+        raise ManifestError(
+            f"{path}: has more than {_MOST_BYTES >> 20:,} MiB{' unpacked' if packed else ''}, which is the most"
+        )
+
+
 def read_cluster(path: Path) -> Manifests:
     """Return the objects of a saved cluster or a dump.
 
     Raises:
         ManifestError: when the file has none, or some cannot be used.
     """
+    _check_size(path)
     found = cluster_of(str(path), deleting=True)
     if found.problems:
         raise ManifestError(*found.problems, f"{path}: expected {EXPECTED}")

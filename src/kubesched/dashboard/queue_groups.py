@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, cast
 
 from kubesched.api.types import Pod
 from kubesched.base.turns import Steps
@@ -15,12 +15,14 @@ from kubesched.scheduler.scheduler import Scheduler
 
 from .schema import Place, QueueGroup, QueuePlace
 
-__all__ = ["finding_places", "scheduled_message"]
+__all__ = ["finding_places", "scheduled_message", "workload_of"]
 
 #: Most groups of a place that are listed, and most that are told apart; the text of a reason is cut.
 _MOST_LISTED: Final = 100
 _MOST_GROUPS: Final = 2000
 _MOST_TEXT: Final = 1000
+#: Most characters of a workload's name: an annotation may say it.
+_MOST_NAME: Final = 320
 #: Most plugins that a group names.
 _MOST_PLUGINS: Final = 16
 #: Pods that are looked at in one step.
@@ -54,17 +56,14 @@ def finding_places(scheduler: Scheduler, objects: Objects) -> Steps[list[QueuePl
     """
     now, workloads = scheduler.clock.now(), Workloads(objects)
     found = []
-    for place, records in scheduler.queue.views.records():
+    for name, records in scheduler.queue.views.records():
+        place = cast("Place", name)
+        gated = [record for record in records if record.gated] if place == "Unschedulable" else []
+        waiting = [record for record in records if not record.gated] if gated else records
+        pods = _queued(scheduler, place, waiting)
+        found.append((yield from _grouped(place, pods, len(waiting), workloads, now)))
         if place == "Unschedulable":
-            gated = [record for record in records if record.gated]
-            waiting = [record for record in records if not record.gated]
-            found.append(
-                (yield from _grouped("Unschedulable", _queued(scheduler, waiting), len(waiting), workloads, now))
-            )
             found.append((yield from _grouped("Gated", _gated(gated), len(gated), workloads, now)))
-        else:
-            name: Place = "Active" if place == "Active" else "Backoff"
-            found.append((yield from _grouped(name, _queued(scheduler, records), len(records), workloads, now)))
     permit = list(scheduler.waiting_pods)
     held = {one.pod.uid for one in permit}
     waits = [
@@ -80,20 +79,16 @@ def finding_places(scheduler: Scheduler, objects: Objects) -> Steps[list[QueuePl
     return found
 
 
-def _queued(scheduler: Scheduler, records: Sequence[QueuedPodInfo]) -> Iterable[_Waiting]:
+def _queued(scheduler: Scheduler, place: Place, records: Sequence[QueuedPodInfo]) -> Iterable[_Waiting]:
     views = scheduler.queue.views
     for record in records:
         pod, first = record.pod_info.pod, record.initial_attempt_timestamp
-        backoff = record.backoff_expiration
+        until = record.backoff_expiration if place == "Backoff" else None
         yield _Waiting(
             pod,
             scheduled_message(pod),
             first if first is not None else record.timestamp,
-            backoff
-            if backoff is not None and backoff > record.timestamp
-            else views.retry_at(record)
-            if record.attempts
-            else None,
+            views.retry_at(record) if place == "Unschedulable" else until,
             frozenset(record.unschedulable_plugins | record.pending_plugins),
             record.attempts,
         )
@@ -107,6 +102,11 @@ def _gated(records: Sequence[QueuedPodInfo]) -> Iterable[_Waiting]:
         yield _Waiting(pod, why, record.timestamp, by=frozenset({record.gating_plugin}))
 
 
+def workload_of(workloads: Workloads, pod: Pod) -> str:
+    """Return the workload of a pod, cut if it is too long for a name."""
+    return workloads.of(pod)[:_MOST_NAME]
+
+
 def scheduled_message(pod: Pod) -> str:
     """Return the last message about the scheduling of a pod; empty if there was none."""
     return next((one.message for one in pod.status.conditions if one.type == "PodScheduled"), "")
@@ -116,7 +116,7 @@ def _grouped(place: Place, pods: Iterable[_Waiting], count: int, workloads: Work
     groups: dict[tuple[str, str], _Group] = {}
     longest: float | None = None
     for number, pod in enumerate(pods, 1):
-        key = (workloads.of(pod.pod), pod.why[:_MOST_TEXT])
+        key = (workload_of(workloads, pod.pod), pod.why[:_MOST_TEXT])
         group = groups.get(key)
         if group is None and len(groups) < _MOST_GROUPS:
             group = groups[key] = _Group(pod)

@@ -108,7 +108,8 @@ class Samples:
         if len(self._totals) < 2:
             return Rates()
         last = self._totals[-1]
-        first = next(one for one in self._totals if one[0] >= last[0] - _RATE_SECONDS or one is last)
+        since = last[0] - _RATE_SECONDS
+        first = next((one for one in reversed(self._totals) if one[0] <= since), self._totals[0])
         seconds = last[0] - first[0]
         if seconds <= 0:
             return Rates()

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import math
 import zlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qs, unquote
@@ -80,6 +80,8 @@ class Site:
         self._streams = 0
         #: Last large document that was encoded, with its JSON, and that compressed. Several pages ask for the same.
         self._kept: tuple[Any, bytes | bytearray, bytes | None] = (None, b"", None)
+        #: Files of the page, compressed, by name.
+        self._packed: dict[str, bytes] = {}
         self._closing = asyncio.Event()
 
     def close(self) -> None:
@@ -146,8 +148,9 @@ class Site:
         headers = {**(_FOREVER if file.immutable else _NO_STORE), "Content-Type": file.content_type}
         text = file.content_type.startswith(("text/", "application/")) or "svg" in file.content_type
         if text and len(file.body) >= _COMPRESSED and _accepts_gzip(request):
-            body = await self._compressed(file, file.body)
-            return web.Response(body=body, headers={**headers, "Content-Encoding": "gzip"})
+            if name not in self._packed:
+                self._packed[name] = await asyncio.to_thread(_gzip, file.body)
+            return web.Response(body=self._packed[name], headers={**headers, "Content-Encoding": "gzip"})
         return web.Response(body=file.body, headers=headers)
 
     async def _json(self, request: web.BaseRequest, document: Any) -> web.Response:
@@ -189,10 +192,11 @@ class Site:
         version = int(since) if since.isascii() and since.isdigit() and len(since) < 17 else None
         if self._streams >= MOST_STREAMS:
             return refused(Refused(503, f"{MOST_STREAMS} streams are open, which is the limit"), {"Retry-After": "10"})
+        found = source.changes(version)  # what is refused is refused before the stream begins
         response = web.StreamResponse(headers=_STREAM)
         self._streams += 1
         try:
-            async with aclosing(_as_generator(source, version)) as events:
+            async with aclosing(_as_generator(found)) as events:
                 await response.prepare(request)
                 if request.method == "HEAD":
                     return response
@@ -203,7 +207,9 @@ class Site:
                 finally:
                     for task in (closing, sending):
                         task.cancel()
-                    await asyncio.gather(closing, sending, return_exceptions=True)
+                    _, ended = await asyncio.gather(closing, sending, return_exceptions=True)
+                    if isinstance(ended, Exception) and not isinstance(ended, ConnectionError):
+                        _log.error("a stream of changes failed", exc_info=ended)
         finally:
             self._streams -= 1
         return response
@@ -284,14 +290,19 @@ def _pod_query(query: Query) -> PodQuery:
     )
 
 
-async def _send(response: web.StreamResponse, events: Any) -> None:
+async def _send(response: web.StreamResponse, events: AsyncIterator[bytes]) -> None:
     async for event in events:
         await response.write(event)
 
 
-async def _as_generator(source: Source, since: int | None) -> Any:
-    async for event in source.changes(since):
-        yield event
+async def _as_generator(events: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+    """Yield events. At the end their source is told that nobody listens any more."""
+    try:
+        async for event in events:
+            yield event
+    finally:
+        if isinstance(events, AsyncGenerator):
+            await events.aclose()
 
 
 # -- requests ------------------------------------------------------------------------------------------

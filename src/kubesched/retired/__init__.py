@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 
 from kubesched.scheduler.config.older import GetConfigMap, Loaded, LoadOptions, Older, RetiredFlag
 
-from .config.load import load_any, load_any_with_api
 from .flags import RETIRED_FLAGS, RETIRED_GATES, document_from_flags, flag_warnings
 
 __all__ = ["OLDER"]
@@ -28,11 +27,15 @@ class _Retired(Older):
         return RETIRED
 
     def load(self, source: str | bytes | dict[str, Any], options: LoadOptions) -> Loaded:
+        from .config.load import load_any  # noqa: PLC0415 - a scheduler with the default configuration converts nothing
+
         return load_any(source, options)
 
     async def load_with_api(
         self, source: str | bytes | dict[str, Any], get_config_map: GetConfigMap, options: LoadOptions
     ) -> Loaded:
+        from .config.load import load_any_with_api  # noqa: PLC0415 - as above
+
         return await load_any_with_api(source, get_config_map, options)
 
     def document_from_flags(self, given: Mapping[str, Any]) -> dict[str, Any] | None:

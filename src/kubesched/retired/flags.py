@@ -14,10 +14,10 @@ from kubesched.scheduler.config.fielderrors import invalid, required
 from kubesched.scheduler.config.older import RetiredFlag
 from kubesched.scheduler.config.types import API_VERSION, GROUP, KIND
 
-from .config.load import SPREAD_GATE
+__all__ = ["RETIRED_FLAGS", "RETIRED_GATES", "SPREAD_GATE", "document_from_flags", "flag_warnings"]
 
-__all__ = ["RETIRED_FLAGS", "RETIRED_GATES", "document_from_flags", "flag_warnings"]
-
+#: Retired feature gate that replaced SelectorSpread by PodTopologySpread.
+SPREAD_GATE: Final = "DefaultPodTopologySpread"
 
 _POLICY: Final = "the Policy API was removed in 1.23; kubesched config convert writes the configuration it becomes"
 _INSECURE: Final = "health and metrics are served with TLS only; use --bind-address and --secure-port"

@@ -98,7 +98,9 @@ function Result({ run, outcome }: { run: Run; outcome: Outcome }) {
           <table class="list totals">
             <thead>
               <tr>
-                <th scope="col" />
+                <th scope="col">
+                  <span class="unseen">Figure</span>
+                </th>
                 <th scope="col" class="number">
                   Now
                 </th>

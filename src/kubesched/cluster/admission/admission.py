@@ -33,8 +33,8 @@ __all__ = ["SYSTEM_PRIORITIES", "Admission", "PreparedSpec", "default_pod_spec"]
 
 #: Priority classes that every cluster has.
 SYSTEM_PRIORITIES: Final = ("system-cluster-critical", "system-node-critical")
-#: Most bytes of pod specs in the memo of defaulted specs.
-_MEMO_SIZE: Final = 32 << 20
+#: Most bytes of pod specs, as sent and as defaulted, in the memo of defaulted specs.
+_MEMO_SIZE: Final = 8 << 20
 _GATED_MESSAGE: Final = "Scheduling is blocked due to non-empty scheduling gates"
 _OVERHEAD_TEXT: Final = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
 
@@ -142,7 +142,7 @@ class Admission:
         prepared = PreparedSpec(
             msgspec.Raw(encode(spec)), msgspec.Raw(encode(_first_status(spec))), spec["terminationGracePeriodSeconds"]
         )
-        return self._memo.keep(key, prepared, len(raw)).on_node(node)
+        return self._memo.keep(key, prepared, len(raw) + len(prepared.spec)).on_node(node)
 
     def drop_gated(self, type_: str, data: dict[str, Any], old: Mapping[str, Any] | None) -> None:
         """Remove, in place, the fields of an object of a type whose gates are off, unless ``old`` has them."""

@@ -146,9 +146,11 @@ def import_manifests(found: Manifests, *, deleting: bool = False) -> Import:
 
 def _cleaned(kind: Kind, data: dict[str, Any]) -> dict[str, Any]:
     """Return a copy of an object without the parts that must not, or need not, be kept."""
-    # The attributes of a device may have any names.
-    result: dict[str, Any] = dict(data) if kind == RESOURCE_SLICES else _stripped(data)
-    metadata = result["metadata"] = _stripped(data["metadata"], "metadata")
+    if kind == RESOURCE_SLICES:  # the attributes of a device may have any names
+        result = {**data, "metadata": _stripped(data["metadata"], "metadata")}
+    else:
+        result = _stripped(data)
+    metadata = result["metadata"]
     if kind == NODES and has_condition(data, "Ready", "Unknown"):
         metadata["annotations"] = {**metadata.get("annotations", {}), FAILED: "true"}
     finalizers = [name for name in metadata.pop("finalizers", None) or () if name in _FINALIZERS]
@@ -175,21 +177,32 @@ def _wordless(value: Any) -> Any:
     return {key: "" if key == "message" and isinstance(item, str) else _wordless(item) for key, item in value.items()}
 
 
-def _stripped(value: Any, name: str = "") -> Any:
-    """Return a copy of a value without secrets, notes and parameters of drivers.
+def _stripped_items(values: list[Any], name: str) -> list[Any]:
+    return [
+        _stripped(item, name)
+        if isinstance(item, dict)
+        else _stripped_items(item, name)
+        if isinstance(item, list)
+        else item
+        for item in values
+    ]
 
-    ``name`` is the name of the value in its object.
+
+def _stripped(value: dict[str, Any], name: str = "") -> dict[str, Any]:
+    """Return a copy of an object without secrets, notes and parameters of drivers.
+
+    ``name`` is its name in the object that it is part of.
     """
-    if isinstance(value, list):
-        return [_stripped(item, name) for item in value]
-    if not isinstance(value, dict):
-        return value
     if name == "opaque":
         return {"driver": value.get("driver", ""), "parameters": {}}
-    left_out = _LEFT_OUT.get(name, frozenset())
+    left_out = _LEFT_OUT.get(name, ())
     # Most values are plain, and a dump has millions of them: no call for each.
-    result = {
-        key: _stripped(item, key) if isinstance(item, dict | list) else item
+    result: dict[str, Any] = {
+        key: _stripped(item, key)
+        if isinstance(item, dict)
+        else _stripped_items(item, key)
+        if isinstance(item, list)
+        else item
         for key, item in value.items()
         if key not in left_out
     }

@@ -6,7 +6,7 @@ Callers: the checks of unknown fields (HTTP and simulations), OpenAPI, and serve
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -123,8 +123,12 @@ def unknown_members(
     Empty without a type. In a ``patch`` directives are allowed. Since every written body is checked here, paths are
     only made for unknown fields.
     """
-    if type_ is None:
-        return []
+    return [] if type_ is None else _unknown_members(type_, data, types(), patch=patch)
+
+
+def _unknown_members(
+    type_: Type, data: dict[str, Any], known: Mapping[str, Type], *, patch: bool
+) -> list[tuple[dict[str, Any], str, str]]:
     found: list[tuple[dict[str, Any], str, str]] = []
     for key, value in data.items():
         field = type_.fields.get(key)
@@ -132,16 +136,17 @@ def unknown_members(
             if not (patch and key.startswith("$")):
                 found.append((data, key, key))
         elif value and isinstance(value, dict | list):
-            inner = types().get(field.type)
+            inner = known.get(field.type)
             if inner is None or isinstance(value, list) is not (field.shape == "list"):
                 continue
-            if isinstance(value, list):
-                parts = [(f"[{index}]", item) for index, item in enumerate(value)]
-            else:
-                parts = [(f".{name}", item) for name, item in value.items()] if field.shape == "map" else [("", value)]
-            for place, item in parts:
-                if isinstance(item, dict) and (below := unknown_members(inner, item, patch=patch)):
-                    found += [(owner, name, f"{key}{place}.{path}") for owner, name, path in below]
+            if not field.shape and isinstance(value, dict):
+                below = _unknown_members(inner, value, known, patch=patch)
+                found += [(owner, name, f"{key}.{path}") for owner, name, path in below]
+                continue
+            for place, item in enumerate(value) if isinstance(value, list) else value.items():
+                if isinstance(item, dict) and (below := _unknown_members(inner, item, known, patch=patch)):
+                    where = f"{key}[{place}]" if field.shape == "list" else f"{key}.{place}"
+                    found += [(owner, name, f"{where}.{path}") for owner, name, path in below]
     return found
 
 

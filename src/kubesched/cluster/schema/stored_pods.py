@@ -21,7 +21,7 @@ from .objects import Document, Stored, drop_nulls, encode, encode_clean
 __all__ = ["StoredPod", "stored"]
 
 _PARTS: Final = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
-_MOST_TEXTS: Final = 64 << 20
+_MOST_TEXTS: Final = 8 << 20
 #: Parts of pods, each text kept once.
 _texts: Kept[bytes, bytes] = Kept(_MOST_TEXTS)
 #: Marks for addresses and identity that were cut out of a text. JSON has no such characters.

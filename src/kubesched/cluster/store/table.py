@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import math
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Final
@@ -39,6 +40,8 @@ INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 INITIAL_BATCH: Final = 1024
 #: Divisor of the history's length: old changes are trimmed each time that the history grows by an eighth of it.
 _STEP: Final = 8
+#: Calls of slim after which a change is dropped.
+_MARKS: Final = 5
 
 
 class Change(msgspec.Struct, gc=False, eq=False):
@@ -88,6 +91,8 @@ class Table:
         self._watches: dict[Watch, None] = {}
         self._waiting: dict[Watch, None] = {}
         self._past: dict[int, Moment] = {}
+        #: Sequence numbers at the last calls of slim, the oldest first.
+        self._marks: deque[int] = deque(maxlen=_MARKS)
 
     # -- objects ---------------------------------------------------------------------------------------
 
@@ -210,9 +215,16 @@ class Table:
 
         Old versions are rarely read, because informers have read them by then. As the history grows, it does this by
         itself for its older part.
+
+        Changes that were known at the fifth call before this one are dropped, unless a live watch has not read them. With
+        a call each minute, that is upstream's compaction, five minutes apart: it bounds the history of kinds that seldom
+        change, whose 5,000 changes would fill in days.
         """
         self._past.clear()
         self._order.trim()
+        if len(self._marks) == _MARKS:
+            self._trim(self._marks[0])
+        self._marks.append(self.end)
         self._slim(0, len(self._log))
 
     def _slim(self, start: int, end: int) -> None:
@@ -222,9 +234,12 @@ class Table:
             if change.type == DELETED:
                 change.item.forget()
 
-    def _trim(self) -> None:
-        """Drop changes that neither new watches nor live ones may still ask for."""
-        keep = len(self._log) - self._history
+    def _trim(self, until: int = 0) -> None:
+        """Drop changes that neither new watches nor live ones may still ask for.
+
+        Those before the sequence number ``until`` are too old for new watches, however few they are.
+        """
+        keep = max(len(self._log) - self._history, until - self._base)
         for watch in self._watches:
             keep = min(keep, watch.position - self._base)
         keep = max(keep, len(self._log) - self._backlog, 0)
@@ -232,6 +247,7 @@ class Table:
             self._floor = self._log[keep - 1].item.resource_version
             self._base += keep
             del self._log[:keep]
+            self._step_at = len(self._log) + self._step
             self._past.clear()
 
     # -- watches ---------------------------------------------------------------------------------------

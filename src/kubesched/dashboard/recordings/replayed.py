@@ -8,8 +8,8 @@ event loop of its own.
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
+import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -44,8 +44,6 @@ __all__ = ["ReplayedReasons"]
 
 T = TypeVar("T")
 
-_log = logging.getLogger("kubesched.dashboard")
-
 #: Schedulers that are kept at their moments.
 _MOST_KEPT: Final = 3
 #: Real seconds for which one question may read the file. A further question goes on from there.
@@ -69,8 +67,17 @@ class _Clock:
 class _Standing:
     """Scheduler over the objects of the file up to a moment."""
 
-    def __init__(self, path: Path, config: KubeSchedulerConfiguration, registry: Registry, gates: FeatureGates) -> None:
+    def __init__(
+        self,
+        path: Path,
+        config: KubeSchedulerConfiguration,
+        registry: Registry,
+        gates: FeatureGates,
+        stop: threading.Event,
+    ) -> None:
+        """Work ends soon after ``stop`` is set."""
         self._path = path
+        self._stop = stop
         self.clock = _Clock()
         self._port = ReplayPort()
         self.scheduler = Scheduler(
@@ -116,21 +123,23 @@ class _Standing:
                         self._carry_out(self._stamped.now)
                 case Decided():
                     self._next = line
-                    if monotonic() > deadline:
-                        self._too_slow(at)
+                    self._check_time(at, deadline)
                     return
                 case Record():
                     self._nominate(line.pod.key, line.nominated_node, line.pod.uid)
                 case Nominated():
                     self._nominate(line.key, line.node)
-            if count % _LOOK == _LOOK - 1 and monotonic() > deadline:
-                self._too_slow(at)
+            if count % _LOOK == _LOOK - 1:
+                self._check_time(at, deadline)
         self._carry_out(None)
         self._is_over = True
 
-    def _too_slow(self, at: float) -> None:
-        text = f"the replay of {self._path} to this moment takes more than {_SECONDS:g} s; {at - self.at:,.0f} s of it are left"
-        raise Refused(503, f"{text}. Ask again: it goes on from here")
+    def _check_time(self, at: float, deadline: float) -> None:
+        if self._stop.is_set():
+            raise Refused(503, "the program is being stopped")
+        if monotonic() > deadline:
+            text = f"the replay of {self._path} to this moment takes more than {_SECONDS:g} s; {at - self.at:,.0f} s of it are left"
+            raise Refused(503, f"{text}. Ask again: it goes on from here")
 
     def _carry_out(self, at: float | None) -> None:
         for line, number in self._stamped.take(at):
@@ -180,7 +189,8 @@ class ReplayedReasons:
     def __init__(self, path: Path, config: KubeSchedulerConfiguration, registry: Registry, gates: FeatureGates) -> None:
         """Extenders of the configuration are not asked."""
         alone = msgspec.structs.replace(config, extenders=())
-        self._make = partial(_Standing, path, alone, registry, gates)
+        self._stop = threading.Event()
+        self._make = partial(_Standing, path, alone, registry, gates, self._stop)
         self._kept: list[_Standing] = []
         self._thread = ThreadPoolExecutor(1, "kubesched-replay")
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -200,6 +210,7 @@ class ReplayedReasons:
 
     def close(self) -> None:
         """End the thread."""
+        self._stop.set()
         self._thread.shutdown(cancel_futures=True)
         if self._loop is not None:
             self._loop.close()

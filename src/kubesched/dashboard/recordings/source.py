@@ -51,6 +51,8 @@ __all__ = ["RecordingSource"]
 #: Most changes of one answer, and cells (rows times resources) that they have together.
 _MOST_CHANGES: Final = 2_000
 _MOST_CELLS: Final = 2_000_000
+#: Most looks at pods and cells for one answer, which takes some seconds.
+_MOST_WORK: Final = 100_000_000
 #: Most bindings and preemptions that one change lists, and victims of one.
 _MOST_LISTED: Final = 200
 _MOST_VICTIMS: Final = 20
@@ -145,7 +147,7 @@ class RecordingSource:
         return Sample(
             at=at,
             queue=known.queue if known is not None else queue_counts(Waiting.of(line, recording.told, at)),
-            on_nodes=int(line.on_nodes(at).sum()),
+            on_nodes=line.count_on_nodes(at),
             bound=bound,
             failed=failed,
             wait_p50=p50,
@@ -194,6 +196,7 @@ class RecordingSource:
     def _played(self, start: float, end: float, most: int) -> Played:
         line = self._line
         size = max(1, len(line.resources))
+        most = max(1, min(most, _MOST_WORK // (len(line.pods) + size * len(line.names) + 1)))
         if line.events_between(start, end) * size > _MOST_CELLS:
             most = max(1, min(most, _MOST_CELLS // (size * max(1, len(line.names)))))
         moments = self._moments(start, end)
@@ -201,9 +204,11 @@ class RecordingSource:
             grid = start + (end - start) * np.arange(1, most + 1) / most
             places = np.unique(np.searchsorted(moments, grid, "right")) - 1
             moments = moments[places[places >= 0]]  # the last moment of each step
-        requested, before, changes = line.requested(start), start, []
+        requested, states, before, changes = line.requested(start), line.states(start), start, []
         for version, at in enumerate(moments.tolist(), 1):
-            changes.append(self._change(version, before, at, requested))
+            nodes = line.changed_nodes(before, at)
+            states = line.states(at) if len(nodes) else states
+            changes.append(self._change(version, before, at, requested, states, nodes))
             before = at
         return Played(changes=changes)
 
@@ -215,13 +220,14 @@ class RecordingSource:
         ]
         return np.unique(np.concatenate([self._line.moments(start, end), *more]))
 
-    def _change(self, version: int, before: float, at: float, requested: Whole) -> Change:
-        """Return the change from one moment to the next. ``requested`` are the sums before, and afterwards those at the end."""
+    def _change(self, version: int, before: float, at: float, requested: Whole, states: Rows, nodes: Rows) -> Change:
+        """Return the change from one moment to the next, at which nodes have ``states``; ``nodes`` are rows whose state changed.
+
+        ``requested`` are the sums before, and afterwards those at the end.
+        """
         line, recording = self._line, self._recording
         rows = line.advance(requested, before, at)
-        states = line.states(at)
         rows = rows[states[rows] >= 0]
-        nodes = line.changed_nodes(before, at)
         bound = line.bound_between(before, at)
         bound = bound[line.node_of[bound] >= 0]
         first, last = np.searchsorted(recording.preempting_times, (before, at), "right").tolist()

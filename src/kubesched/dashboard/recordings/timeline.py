@@ -122,12 +122,13 @@ class Timeline:
         came_with = has_node & np.isinf(self.bound)
         self.arrived = np.where(came_with, self.created, self.bound)
         self.left = np.minimum(self.finished, self.removed)
-        requests = ({**one.requests, POD_COUNT: 1} for one in pods)
-        self._asked, self._shapes_of = _shapes(requests, self.resources, "pods: requests")
+        self._asked, self._shapes_of = _shapes((one.requests for one in pods), self.resources, "pods: requests", pods=1)
         #: Pods that were bound, and pods that came, by time.
         self._bound_order = np.argsort(self.bound, kind="stable")
         self._bound_times = self.bound[self._bound_order]
         self._created_times = np.sort(self.created)
+        stays = self.arrived < self.left
+        self._arrived_times, self._left_times = np.sort(self.arrived[stays]), np.sort(self.left[stays])
 
     def _sorted_events(self) -> _Events:
         on = np.flatnonzero((self.node_of >= 0) & (self.arrived < self.left))
@@ -221,6 +222,11 @@ class Timeline:
         """Return bool[pods]: True for pods that are on a node and have not finished."""
         return (self.arrived <= at) & (at < self.left)
 
+    def count_on_nodes(self, at: float) -> int:
+        """Return the number of pods that are on a node and have not finished."""
+        arrived, left = (np.searchsorted(one, at, "right") for one in (self._arrived_times, self._left_times))
+        return int(arrived - left)
+
     def waiting(self, at: float) -> NDArray[np.bool_]:
         """Return bool[pods]: True for pods that are there, and have no node and no end yet."""
         return (self.created <= at) & (at < self.left) & (at < self.arrived)
@@ -288,20 +294,23 @@ def _resources(nodes: Iterable[NodeTimes], pods: Iterable[PodTimes]) -> list[str
     return [*first, *sorted(frequent)]
 
 
-def _shapes(amounts: Iterable[Mapping[str, int]], names: Sequence[str], where: str) -> tuple[Whole, Rows]:
-    """Return int64[shapes, resources] of the different amounts, and the shape of each."""
-    known: dict[tuple[int, ...], int] = {}
-    index = np.fromiter(
-        (known.setdefault(tuple(one.get(name, 0) for name in names), len(known)) for one in amounts), np.int32
-    )
+def _shapes(
+    amounts: Iterable[Mapping[str, int]], names: Sequence[str], where: str, pods: int | None = None
+) -> tuple[Whole, Rows]:
+    """Return int64[shapes, resources] of the different amounts, and the shape of each. ``pods`` is that amount, if given."""
+    known: dict[tuple[tuple[str, int], ...], int] = {}
+    index = np.fromiter((known.setdefault(tuple(one.items()), len(known)) for one in amounts), np.int32)
     counts = np.bincount(index, minlength=len(known)).tolist()
+    shapes = [
+        [pods if name == POD_COUNT and pods else found.get(name, 0) for name in names] for found in map(dict, known)
+    ]
     for position, name in enumerate(names):
-        column = [shape[position] for shape in known]
+        column = [shape[position] for shape in shapes]
         if min(column, default=0) < 0:
             raise RecordingError(f"{where}: {name}: {min(column)} is negative")
         if sum(amount * count for amount, count in zip(column, counts, strict=True)) > _MOST_AMOUNT:
             raise RecordingError(f"{where}: {name}: the amounts add up to more than {_MOST_AMOUNT:,}")
-    return np.array([*known], np.int64).reshape(len(known), len(names)), index
+    return np.array(shapes, np.int64).reshape(len(known), len(names)), index
 
 
 def _texts(texts: Iterable[str | None]) -> tuple[list[str], Rows]:

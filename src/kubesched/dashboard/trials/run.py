@@ -17,11 +17,11 @@ from kubesched.api.kinds import PODS
 from kubesched.api.selectors import parse_selector_text
 from kubesched.api.wire import ApiError
 from kubesched.base.turns import Steps, finish
-from kubesched.cluster.files import Manifests, read
+from kubesched.cluster.files import Manifest, Manifests, read
 from kubesched.explain.workloads import Workloads
 from kubesched.lab.simulate.embedded import Embedded
 from kubesched.lab.simulate.inputs.events import NodeChoice, PlannedEvent
-from kubesched.lab.simulate.inputs.given import cluster_of
+from kubesched.lab.simulate.inputs.given import OWN_KINDS
 from kubesched.lab.simulate.planning.timeless import timeless
 from kubesched.lab.simulate.results.node_status import is_failed
 from kubesched.lab.simulate.results.result import Stopped
@@ -69,10 +69,11 @@ def run_question(
         TaskCrashedError: when a part of the simulated cluster crashed.
     """
     run = _Run(question, changes, msgspec.structs.replace(config, extenders=()))
-    manifests = cluster_of(str(path), deleting=True)
+    saved = read(path)
+    objects = [Manifest(item.kind, item.data(), str(path)) for item in saved.items if item.kind not in OWN_KINDS]
     run_virtual(
         simulate(
-            timeless(Manifests(manifests.objects, manifests.warnings, manifests.problems)),
+            timeless(Manifests(objects)),
             registry=registry,
             config=run.config,
             gates=gates,
@@ -81,7 +82,7 @@ def run_question(
             on_slow_plugin=None,
             seed=0,
         ),
-        start=read(path).time,
+        start=saved.time,
     )
     assert run.outcome is not None
     return run.outcome

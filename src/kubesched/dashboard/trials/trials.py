@@ -34,7 +34,7 @@ __all__ = ["ClusterTrials"]
 _log = logging.getLogger("kubesched.dashboard")
 
 #: Real seconds that an answer may take.
-_SECONDS: Final = 60.0
+_SECONDS: Final = 120.0
 #: Nodes that are changed before other tasks get a turn.
 _STEP: Final = 50
 #: Most pods and nodes that are named in one answer.

@@ -85,15 +85,17 @@ class Recorder(AttemptObserver):
             return
         try:
             if isinstance(outcome, Decision):
-                self._begin(attempt, outcome.evaluated, outcome.feasible, outcome)
+                entry = self._begin(attempt, outcome.evaluated, outcome.feasible, outcome)
             else:
                 entry = self._begin(attempt, outcome.all_nodes, 0)
                 entry.verdicts = verdicts_of(outcome.diagnosis.statuses.counts(outcome.all_nodes))
+            if self.file is not None:
+                self.file.decided(entry)
         except Exception:
             self._break()
 
     def _begin(self, attempt: Attempt, evaluated: int, feasible: int, decision: Decision | None = None) -> Entry:
-        """Begin the entry of an attempt, and hand it to the file."""
+        """Begin the entry of an attempt."""
         queued, start, now, search = attempt.queued, attempt.start, self._now(), attempt.profile.search
         meta, nodes = queued.pod_info.pod.metadata, len(search.table)
         names, top, ties = ranked(decision, search.table, self._top) if decision is not None else ((), (), 0)
@@ -124,8 +126,6 @@ class Recorder(AttemptObserver):
             if evaluated < nodes:
                 row.start = search.scan.started
         entry = self._open[meta.uid] = Entry(row, names)
-        if self.file is not None:
-            self.file.decided(entry)
         return entry
 
     def _number(self, names: tuple[str, ...]) -> int:

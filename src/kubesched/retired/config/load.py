@@ -22,6 +22,7 @@ from kubesched.scheduler.config.older import GetConfigMap, Loaded, LoadOptions
 from kubesched.scheduler.config.types import GROUP, KIND, KubeSchedulerConfiguration
 from kubesched.scheduler.config.validate import validation_errors
 
+from ..flags import SPREAD_GATE
 from .convert import Converted, OldDocument, convert, convert_policy, read_old
 from .policy import POLICY_KIND, POLICY_VERSION, Policy, decode_policy, parse_policy
 from .profiles import Notes
@@ -36,8 +37,6 @@ __all__ = [
     "policy_from_config_map",
 ]
 
-#: Retired feature gate that replaced SelectorSpread by PodTopologySpread.
-SPREAD_GATE: Final = "DefaultPodTopologySpread"
 POLICY_CONFIG_MAP_KEY: Final = "policy.cfg"
 _SYSTEM_NAMESPACE: Final = "kube-system"
 

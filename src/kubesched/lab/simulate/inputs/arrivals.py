@@ -7,7 +7,7 @@ the annotation, :mod:`..run.simulation` creates the objects.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from kubesched.base.times import parse_duration
@@ -23,8 +23,8 @@ DEFAULT_EPOCH: Final = 1_735_689_600.0
 
 
 def _annotation(metadata: Any, name: str = ARRIVAL) -> str | None:
-    annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
-    text = annotations.get(name) if isinstance(annotations, Mapping) else None
+    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
+    text = annotations.get(name) if isinstance(annotations, dict) else None
     return text if isinstance(text, str) else None
 
 
@@ -52,15 +52,15 @@ def wrong_durations(items: Iterable[Manifest]) -> Iterator[str]:
     for item in items:
         data: Any = item.data
         path = ""
-        while isinstance(data, Mapping):
+        while isinstance(data, dict):
             text = _annotation(data.get("metadata"), DURATION)
             problem = _wrong_duration(text) if text else ""
             if problem:
                 place = f"{path}metadata.annotations[{DURATION}]"
                 yield f"{item.source}: {item.kind.kind} {item.name}: {place}: {problem}"
             spec = data.get("spec")
-            field = "jobTemplate" if isinstance(spec, Mapping) and "jobTemplate" in spec else "template"
-            data, path = spec.get(field) if isinstance(spec, Mapping) else None, f"{path}spec.{field}."
+            field = "jobTemplate" if isinstance(spec, dict) and "jobTemplate" in spec else "template"
+            data, path = spec.get(field) if isinstance(spec, dict) else None, f"{path}spec.{field}."
 
 
 def _wrong_duration(text: str) -> str:
@@ -73,8 +73,8 @@ def _wrong_duration(text: str) -> str:
 def template_arrival(item: Manifest) -> bool:
     """True if the annotation is in the pod template of a workload, where it has no effect."""
     spec = item.data.get("spec")
-    template = spec.get("template") if isinstance(spec, Mapping) else None
-    return isinstance(template, Mapping) and _annotation(template.get("metadata")) is not None
+    template = spec.get("template") if isinstance(spec, dict) else None
+    return isinstance(template, dict) and _annotation(template.get("metadata")) is not None
 
 
 class Arrivals:

@@ -143,11 +143,11 @@ def _unknown_annotations(objects: Sequence[Manifest]) -> list[str]:
 def _pod_parts(item: Manifest) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
     """Yield annotations and spec of an object, and of the templates in it."""
     data: Any = item.data
-    while isinstance(data, Mapping):
+    while isinstance(data, dict):
         metadata, spec = data.get("metadata"), data.get("spec")
-        annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
-        spec = spec if isinstance(spec, Mapping) else {}
-        yield annotations if isinstance(annotations, Mapping) else {}, spec
+        annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
+        spec = spec if isinstance(spec, dict) else {}
+        yield annotations if isinstance(annotations, dict) else {}, spec
         data = spec.get("template") or spec.get("jobTemplate")
 
 
@@ -169,9 +169,9 @@ def _parallelism(job: Manifest) -> int:
 
 def _ends(template: object) -> bool:
     """True if the pods of a template end by themselves."""
-    metadata = template.get("metadata") if isinstance(template, Mapping) else None
-    annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
-    return isinstance(annotations, Mapping) and bool(annotations.get(DURATION))
+    metadata = template.get("metadata") if isinstance(template, dict) else None
+    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
+    return isinstance(annotations, dict) and bool(annotations.get(DURATION))
 
 
 def endless(objects: Sequence[Manifest]) -> list[str]:

@@ -49,7 +49,7 @@ def controller_of(metadata: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Return the owner reference that names an object's controller, if there is one."""
     references = metadata.get("ownerReferences")
     for reference in references if isinstance(references, list) else ():
-        if isinstance(reference, Mapping) and reference.get("controller"):
+        if isinstance(reference, dict) and reference.get("controller"):
             controller: Mapping[str, Any] = reference
             return controller
     return None
