@@ -50,7 +50,9 @@ def deployment(name: str, replicas: int, cpu: str) -> JSON:
 class Cluster:
     """A cluster of four nodes with four cpus each, in two zones, its scheduler and its source."""
 
-    def __init__(self, recorder: Recorder | None = None) -> None:
+    def __init__(self, recorder: Recorder | None = None, *, watched_only: bool = False) -> None:
+        """``watched_only``: read the objects that the scheduler watches, and no others, as on a real cluster."""
+        self._watched_only = watched_only
         clock = VirtualClock(asyncio.get_running_loop())
         self.watchers = Watchers(recorder, annotate_why=False, event_why=False, simulator_results=False)
         self.live = Live("test", "embedded")
@@ -67,7 +69,8 @@ class Cluster:
         create_nodes(self.embedded.store, 4, node_template(cpu="4"), zones=("a", "b"))
 
     def attach(self) -> None:
-        self.watchers.attach(self.embedded.scheduler, self.embedded.port, objects=self.embedded.objects)
+        objects = None if self._watched_only else self.embedded.objects
+        self.watchers.attach(self.embedded.scheduler, self.embedded.port, objects=objects)
 
     def create(self, *pods: JSON) -> None:
         for one in pods:
@@ -83,9 +86,9 @@ class Cluster:
         return next(one for one in (await self.live.queues(None)).places if one.place == name)
 
 
-def run(check: Callable[[Cluster], Coroutine[Any, Any, None]], recorder: Recorder | None = None) -> None:
+def run(check: Callable[[Cluster], Coroutine[Any, Any, None]], recorder: Recorder | None = None, **how: Any) -> None:
     async def main() -> None:
-        cluster = Cluster(recorder)
+        cluster = Cluster(recorder, **how)
         async with cluster.embedded.running():
             for name, task in cluster.live.tasks():
                 cluster.embedded.tasks.spawn(task, name)
@@ -353,12 +356,14 @@ def test_texts_of_users_stay_texts() -> None:
     async def check(cluster: Cluster) -> None:
         marks = {"annotations": {"kubesched.io/workload": f"Job/{script}", "note": script}, "labels": {"a": "b"}}
         cluster.create(pod("odd", "99", marks))
+        cluster.create(pod("long", "1", {"annotations": {"kubesched.io/workload": "x" * 200_000}}))
         await asyncio.sleep(10)
         (group,) = (await cluster.place("Unschedulable")).groups
         assert group.workload == f"Job/{script}"
         found = await cluster.live.pods(PodQuery(workload=f"Job/{script}"), None)
         assert (found.total, found.pods[0].name) == (1, "odd")
         assert json.loads(msgspec.json.encode(found))["pods"][0]["workload"] == f"Job/{script}"
+        assert len(msgspec.json.encode(await cluster.live.pods(PodQuery(text="long"), None))) < 1000
 
     run(check)
 
@@ -502,3 +507,22 @@ def test_devices_and_claims_are_followed() -> None:
         follower.task.cancel()
 
     run(check)
+
+
+def test_on_a_real_cluster_only_what_the_scheduler_watches_is_shown() -> None:
+    async def check(cluster: Cluster) -> None:
+        cluster.embedded.store.create(DEPLOYMENTS, "default", deployment("web", 2, "100m"))
+        cluster.create(pod("once", restartPolicy="Never"))
+        await asyncio.sleep(10)
+        found = (await cluster.live.pods(PodQuery(workload="Deployment/web"), None)).pods
+        assert len(found) == 2
+        page = await cluster.page(found[0].name)
+        assert [link.kind for link in page.links] == ["Node", "Deployment", "ReplicaSet"]
+        ended = {"status": {"phase": "Succeeded"}}
+        cluster.embedded.store.patch(PODS, "default", "once", ended, subresource="status")
+        await asyncio.sleep(5)
+        with pytest.raises(Refused, match="it may have finished"):
+            await cluster.page("once")
+        assert (await cluster.live.explain("/explain/pending", {}, None)).status == 200
+
+    run(check, watched_only=True)

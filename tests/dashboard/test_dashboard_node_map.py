@@ -214,3 +214,16 @@ def test_a_row_that_another_node_has_got_is_told_although_all_else_is_alike() ->
     cache.set_node(a_node("new"))
     (one,) = follow(page, nodes).nodes
     assert (one.row, one.name) == (0, "new")
+
+
+def test_changes_of_very_many_nodes_at_once_are_a_new_state() -> None:
+    cache = Cache()
+    nodes = NodeMap(cache.table, DeviceCounts())
+    nodes.changes()
+    for number in range(2001):
+        cache.set_node(a_node(f"n{number}"))
+    assert nodes.changes() is None
+    cache.set_node(a_node("n1", unschedulable=True))
+    delta = nodes.changes()
+    assert delta is not None
+    assert [one.name for one in delta.nodes] == ["n1"]

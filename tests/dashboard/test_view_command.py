@@ -62,7 +62,7 @@ class Served:
         link = next((line.split()[-1] for line in self.process.stdout if "/ui/?key=" in line), "")
         assert link, self.process.communicate()
         self.address = link.removeprefix("http://").partition("/")[0]
-        self.connection = http.client.HTTPConnection(self.address, timeout=30)
+        self.connection = http.client.HTTPConnection(self.address, timeout=120)
         self.connection.request("GET", link.removeprefix(f"http://{self.address}"))
         answer = self.connection.getresponse()
         answer.read()
@@ -87,7 +87,7 @@ class Served:
     def stop(self) -> int:
         self.connection.close()
         self.process.send_signal(signal.SIGTERM)
-        self.process.communicate(timeout=30)
+        self.process.communicate(timeout=120)
         return self.process.returncode
 
 

@@ -83,6 +83,7 @@ OURS = {
     "event-why-pending",
     "decisions",
     "decisions-kept",
+    "ui",
     "enable-plugin",
     "plugin-module",
     "seed",

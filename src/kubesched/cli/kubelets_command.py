@@ -28,7 +28,7 @@ from .console import warn, write
 from .errors import CliError
 from .interrupts import run_loop
 from .pod_life import pod_stages
-from .stopping import StopSignal
+from .stopping import STOPPED, StopSignal
 
 __all__ = ["run"]
 
@@ -74,7 +74,16 @@ async def _serve(options: argparse.Namespace) -> int:
             heartbeat_seconds=HEARTBEAT_SECONDS,
             name=options.name,
         )
-        made, known = await stop.unless(_register(transport, nodes, options.name))
+        try:
+            made, known = await stop.unless(_register(transport, nodes, options.name))
+        except CliError as error:
+            if error.code == STOPPED:
+                what = _rest(options)
+                if options.delete_nodes:
+                    await _remove(transport, options)
+                    what = "they were deleted"
+                raise CliError(f"stopped while nodes were made; {what}", code=STOPPED) from None
+            raise
         async with Supervisor("kubelets of an API server") as tasks:
             tasks.spawn(kubelets.run(), "kubelets")
             tasks.spawn(_report(kubelets, url), "report")
@@ -149,10 +158,13 @@ async def _report(kubelets: HollowKubelets, url: str) -> None:
 
 
 def _greet(options: argparse.Namespace, url: str, made: int, known: int) -> None:
-    label = f"{RUN_BY}={options.name}"
-    write(
-        f"hollow nodes on {url}: {made} made, {known} there before (label {label}; process {os.getpid()})\n"
-        f"{'they are deleted at the end' if options.delete_nodes else f'they stay at the end: kubectl delete node,lease -A -l {label}'}\n"
-        "stop with Ctrl-C\n"
-    )
+    what = f"{made} made, {known} there before (label {RUN_BY}={options.name}; process {os.getpid()})"
+    write(f"hollow nodes on {url}: {what}\n{_rest(options)}\nstop with Ctrl-C\n")
     sys.stdout.flush()
+
+
+def _rest(options: argparse.Namespace) -> str:
+    """Return what becomes of the nodes at the end."""
+    if options.delete_nodes:
+        return "they are deleted at the end"
+    return f"they stay at the end: kubectl delete node,lease -A -l {RUN_BY}={options.name}"

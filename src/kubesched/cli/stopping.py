@@ -2,7 +2,7 @@
 
 While a cluster starts, a signal ends the start. While it runs, a signal ends the run in good order. While it is being
 stopped and saved, a signal changes nothing. If a plugin holds the loop up, a second signal interrupts it; see
-:mod:`.interrupts`. Caller: :mod:`.up_command`.
+:mod:`.interrupts`. Callers: :mod:`.up_command`, :mod:`.kubelets_command`.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ from kubesched.base.tasks import EndedFirstError, unless
 from .errors import CliError
 from .interrupts import add_signal_handler
 
-__all__ = ["StopSignal"]
+__all__ = ["STOPPED", "StopSignal"]
 
 T = TypeVar("T")
 
+#: Exit code of a command that was stopped while it started.
+STOPPED: Final = 130
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -81,4 +83,4 @@ def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _stopped() -> CliError:
-    return CliError("stopped while starting; nothing was saved and no file was changed", code=130)
+    return CliError("stopped while starting; nothing was saved and no file was changed", code=STOPPED)

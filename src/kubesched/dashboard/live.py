@@ -168,8 +168,9 @@ class Live:
                 self._streams.reset()
                 if self._known is not scheduler:
                     self._replaced(scheduler)
+            if self._devices is None or self._known is not scheduler:
+                self._devices = DeviceCounts(scheduler.informers)
             self._scheduler, self._known, self._state = scheduler, scheduler, None
-            self._devices = DeviceCounts(scheduler.informers)
             self._map = NodeMap(scheduler.cache.table, self._devices)
             self._pace = Pace(_STATE_SHARE, lambda: scheduler.is_idle, asyncio.get_running_loop().time)
         return scheduler

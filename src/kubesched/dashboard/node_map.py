@@ -32,6 +32,8 @@ MOST_RESOURCES: Final = 64
 #: A label with more values than this is left out if it hardly groups: if fewer nodes than the second number share a value.
 _MANY_VALUES: Final = 1000
 _LEAST_SHARED: Final = 4
+#: Most nodes that one change tells about, apart from their pods.
+_MOST_CHANGES: Final = 2000
 #: Nodes that are read in one step.
 _BATCH: Final = 500
 
@@ -120,6 +122,9 @@ class NodeMap:
         rows = {entry >> 1 for entry in entries} | other | busy
         # A row that was given to another node has an entry, too.
         changed = [row for row in sorted(rows) if self._has_new_node(row) or row in other]
+        if len(changed) > _MOST_CHANGES:  # the state is smaller, and is made in steps
+            self._take()
+            return None
         self._add_resources(changed)
         nodes = [self._node_change(row) for row in changed]
         rows.difference_update(changed)

@@ -19,7 +19,7 @@ from kubesched.scheduler.scheduler import Scheduler
 
 from .devices import DeviceCounts
 from .node_map import device_column, status_of, taint_texts
-from .queue_groups import scheduled_message
+from .queue_groups import scheduled_message, workload_of
 from .schema import Condition, Link, NodePage, PodList, PodPage, PodRow, PodShare
 from .source import PodQuery, Refused
 
@@ -84,7 +84,7 @@ def _is_wanted(pod: Pod, query: PodQuery, places: Places, workloads: Workloads) 
         query.namespace in ("", pod.namespace)
         and query.text in pod.name
         and (not query.node or places.node_of(pod) == query.node)
-        and (not query.workload or workloads.of(pod) == query.workload)
+        and (not query.workload or workload_of(workloads, pod) == query.workload)
         and (not query.state or places.of(pod) == query.state)
     )
 
@@ -93,7 +93,7 @@ def _row(pod: Pod, places: Places, workloads: Workloads) -> PodRow:
     return PodRow(
         namespace=pod.namespace,
         name=pod.name,
-        workload=workloads.of(pod),
+        workload=workload_of(workloads, pod),
         state=places.of(pod),
         node=places.node_of(pod),
         priority=pod.spec.priority or 0,
@@ -138,7 +138,7 @@ def pod_page(scheduler: Scheduler, objects: Objects, pod: Pod) -> PodPage:
         uid=pod.uid,
         scheduler_name=pod.spec.scheduler_name,
         requests=requests_of(PodInfo(pod).requests),
-        links=list(links_of(scheduler, objects, pod, workloads.of(pod), places.node_of(pod)))[:_MOST_LINKS],
+        links=list(links_of(scheduler, objects, pod, workload_of(workloads, pod), places.node_of(pod)))[:_MOST_LINKS],
         message="" if pod.spec.node_name else scheduled_message(pod),
     )
 
@@ -223,7 +223,7 @@ def node_page(scheduler: Scheduler, objects: Objects, devices: DeviceCounts | No
             PodShare(
                 namespace=info.pod.namespace,
                 name=info.pod.name,
-                workload=workloads.of(info.pod),
+                workload=workload_of(workloads, info.pod),
                 phase=info.status.phase or "Pending",
                 priority=info.priority,
                 requests=requests_of(info.requests),

@@ -80,6 +80,8 @@ class Site:
         self._streams = 0
         #: Last large document that was encoded, with its JSON, and that compressed. Several pages ask for the same.
         self._kept: tuple[Any, bytes | bytearray, bytes | None] = (None, b"", None)
+        #: Files of the page, compressed, by name.
+        self._packed: dict[str, bytes] = {}
         self._closing = asyncio.Event()
 
     def close(self) -> None:
@@ -146,8 +148,9 @@ class Site:
         headers = {**(_FOREVER if file.immutable else _NO_STORE), "Content-Type": file.content_type}
         text = file.content_type.startswith(("text/", "application/")) or "svg" in file.content_type
         if text and len(file.body) >= _COMPRESSED and _accepts_gzip(request):
-            body = await self._compressed(file, file.body)
-            return web.Response(body=body, headers={**headers, "Content-Encoding": "gzip"})
+            if name not in self._packed:
+                self._packed[name] = await asyncio.to_thread(_gzip, file.body)
+            return web.Response(body=self._packed[name], headers={**headers, "Content-Encoding": "gzip"})
         return web.Response(body=file.body, headers=headers)
 
     async def _json(self, request: web.BaseRequest, document: Any) -> web.Response:

@@ -63,8 +63,10 @@ class InformedObjects:
         return ()
 
     def controller(self, kind: Kind, namespace: str, name: str) -> tuple[str, str] | None:
-        """Return None: a scheduler watches no workloads."""
-        return None
+        """Return the owner of a ReplicaSet, which the default spread constraints watch; None for other workloads."""
+        found = self.get(kind, namespace, name)
+        owners = found["metadata"].get("ownerReferences") if isinstance(found, dict) else None
+        return next(((owner["kind"], owner["name"]) for owner in owners or () if owner.get("controller")), None)
 
     def warning(self, namespace: str, uid: str) -> str:
         """Return nothing: a scheduler watches no events."""

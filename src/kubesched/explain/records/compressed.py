@@ -17,8 +17,6 @@ __all__ = ["CompressedFile"]
 #: Fastest compression: records repeat themselves, and CPU time is the scheduler's.
 _LEVEL: Final = 1
 _GZIP: Final = 16 + zlib.MAX_WBITS
-#: Greatest memory level: longer blocks take less time.
-_MEMORY: Final = 9
 
 
 class CompressedFile:
@@ -40,7 +38,7 @@ class CompressedFile:
             raise OSError(None, "is no regular file; give the name of a file", str(path))
         os.ftruncate(descriptor, 0)
         self._descriptor: int | None = descriptor
-        self._packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP, _MEMORY)
+        self._packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
         self.size = 0
 
     def write(self, content: bytes) -> None:
