@@ -113,7 +113,7 @@ async def serve(nodes: int, rate: float) -> None:
     tasks = [asyncio.create_task(task, name=name) for name, task in (*watchers.tasks(), *live.tasks())]
     names: deque[str] = deque()
     made = await bind(embedded, names, 0, _POPULATION)
-    while len(embedded.scheduler.cache.pods) < made:  # noqa: ASYNC110
+    while bound_pods(embedded) < made:  # noqa: ASYNC110
         await asyncio.sleep(0.1)
     await Listener(Site([live]), ("127.0.0.1", 0), announce=lambda link: print(link, flush=True), warn=print).start()
     start, first = time.monotonic(), made
@@ -122,11 +122,15 @@ async def serve(nodes: int, rate: float) -> None:
         await asyncio.sleep(0.02)
 
 
+def bound_pods(embedded: Embedded) -> int:
+    return len(embedded.scheduler.cache.pods) - len(embedded.scheduler.cache.assumed)
+
+
 async def bind(embedded: Embedded, names: deque[str], made: int, wanted: int) -> int:
-    """Create pods up to a number, and delete as many of the oldest; return how many there have been."""
-    store, cache = embedded.store, embedded.scheduler.cache
+    """Create pods up to a number, and delete as many of the oldest; return how many there have been in all."""
+    store = embedded.store
     # The scheduler may be slower than the rate; then there is a queue, but it does not grow.
-    while made < wanted and (made < _POPULATION or len(names) - len(cache.pods) < _MOST_WAITING):
+    while made < wanted and (made < _POPULATION or len(names) - bound_pods(embedded) < _MOST_WAITING):
         if len(names) >= _POPULATION:
             store.delete(PODS, "default", names.popleft())
         made += 1

@@ -27,12 +27,12 @@ export function labels(theme: Theme): Style {
 const shortened = new Map<string, string>();
 
 /** Text as long as there is room for; `tail` is the part that stays at its end, as names of pods differ there. */
-function fitting(context: CanvasRenderingContext2D, text: string, room: number, tail = 0): string {
+export function fitting(context: CanvasRenderingContext2D, text: string, room: number, tail = 0): string {
   const key = `${context.font} ${Math.round(room)} ${tail} ${text}`;
   let found = shortened.get(key);
   if (found === undefined) {
     found = text;
-    for (let length = text.length - 1; context.measureText(found).width > room; length--) {
+    for (let length = text.length - 1; found && context.measureText(found).width > room; length--) {
       const end = Math.floor(length * tail);
       found = length > 0 ? `${text.slice(0, length - end)}…${end ? text.slice(-end) : ""}` : "";
     }

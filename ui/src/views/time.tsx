@@ -34,7 +34,7 @@ export function TimeView() {
       )}
       {shown.length > 1 && (
         <p class="dim">
-          {shown.map((run, at) => `${"AB"[at] ?? at} (${at ? "dashed" : "solid"}) is ${run.info.name}`).join(", ")}; times are since the start of each.
+          {shown.map((run, at) => `${at ? "dashed" : "solid"}: ${run.info.name}`).join(", ")}; times are since the start of each.
         </p>
       )}
       {found.every((each) => each.loaded) && !charts.length && <p class="dim empty">There are no figures yet.</p>}
@@ -112,7 +112,7 @@ function combined(shown: Run[], samples: (readonly Sample[])[]): Shown[] {
     const of = parts[0].chart;
     return {
       of,
-      labels: parts.flatMap(({ chart, at }) => chart.lines.map((line) => (several ? `${"AB"[at] ?? at} ${line.label}` : line.label))),
+      labels: parts.flatMap(({ chart, at }) => chart.lines.map((line) => (several ? `${line.label}, ${shown[at].info.name}` : line.label))),
       dashed: parts.flatMap(({ chart, at }) => chart.lines.map(() => at > 0)),
       data: tables.length > 1 ? uPlot.join(tables) : tables[0],
       calendar: !several && onCalendar(samples[0][0]?.at ?? 0),
