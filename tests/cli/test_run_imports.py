@@ -45,7 +45,10 @@ def test_it_is_the_whole_scheduler(loaded: list[str]) -> None:
     assert {"kubesched.scheduler.scheduler", "kubesched.client.access", "aiohttp"} <= set(loaded)
 
 
-@pytest.mark.parametrize("package", ["kubesched.cluster", "kubesched.lab", "kubesched.retired.config", "kubernetes_asyncio", "rich", "pygments"])
+@pytest.mark.parametrize(
+    "package",
+    ["kubesched.cluster", "kubesched.lab", "kubesched.retired.config", "kubernetes_asyncio", "rich", "pygments"],
+)
 def test_a_package_is_not_loaded(loaded: list[str], package: str) -> None:
     assert [name for name in loaded if name == package or name.startswith(f"{package}.")] == []
 
