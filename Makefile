@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo clients browser test test-controlplane test-e2e matrix campaign fuzz fuzz-cel mutants lint format types layers bench bench-quick soak soak-up conformance sweep shutdown docs reference recordings release-check ui ui-check clean
+.PHONY: help setup demo clients browser test test-controlplane test-e2e matrix campaign campaign-mutants fuzz fuzz-cel mutants lint format types layers bench bench-quick soak soak-up conformance sweep shutdown docs reference recordings release-check ui ui-check clean
 
 help: ## show this list
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1\t\2/' | expand -t 28
@@ -57,6 +57,9 @@ matrix: $(STAMP) ## every command from the built wheel: the base and each extra,
 campaign: $(STAMP) ## bad days of the whole system in virtual time, thousands of seeds (SEEDS=10000; hours)
 	KUBESCHED_SEEDS=$(or $(SEEDS),10000) $(BIN)/python -m pytest -n auto --dist worksteal tests/controlplane/test_campaign.py \
 	  tests/scheduler/test_group_invariants.py
+
+campaign-mutants: $(STAMP) ## faults in what the invariants rest on, and the first day that notices each (SEEDS=50)
+	$(BIN)/python tests/mutation/campaign_mutants.py --seeds $(or $(SEEDS),50)
 
 fuzz-cel: $(STAMP) ## random CEL expressions over every function, with bounds in time and memory (SECONDS=900)
 	KUBESCHED_FUZZ_SECONDS=$(or $(SECONDS),900) $(BIN)/python -m pytest -n 0 -s tests/cel/test_cel_fuzz.py
