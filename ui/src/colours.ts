@@ -133,7 +133,9 @@ function scaleLegend(title: string, theme: Theme, [min, middle, max]: [string, s
 function useOf(cluster: Cluster, resource: Resource, theme: Theme): Painter {
   const colours = scale(theme);
   const none = pixel(NONE[theme]);
-  const value = (row: number) => cluster.share(resource, row);
+  // What is on a node that failed is gone, or will be: it has no colour among the others.
+  const failed = (row: number) => cluster.status.at(row) === "Failed";
+  const value = (row: number) => (failed(row) ? NaN : cluster.share(resource, row));
   return {
     value,
     colour(row) {
@@ -142,6 +144,7 @@ function useOf(cluster: Cluster, resource: Resource, theme: Theme): Painter {
     },
     text(row) {
       const share = value(row);
+      if (failed(row)) return "failed";
       if (!(share >= 0)) return `no ${resource.name}`;
       const of = `${amount(resource.requested[row], resource.unit)} of ${amount(resource.allocatable[row], resource.unit)}`;
       return `${resource.name} ${percent(share)}: ${of}`;
