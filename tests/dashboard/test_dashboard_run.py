@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -43,7 +44,8 @@ def test_the_log_has_the_link_and_the_cluster_is_waited_for(tmp_path: Path) -> N
         with browser.open(found[0][6:-1], timeout=30) as page:
             assert page.url == found[1]
         with browser.open(f"{found[1]}api/v1/dashboard", timeout=30) as answer:
-            assert b'"mode":"live"' in answer.read()
+            (shown,) = json.load(answer)["runs"]
+            assert (shown["mode"], shown["remarks"]) == ("live", ["the cluster is being read"])
         for path in ("runs/0/state", "runs/0/explain/pending"):
             with pytest.raises(urllib.error.HTTPError, match="503") as waits:
                 browser.open(f"{found[1]}api/v1/{path}", timeout=30)

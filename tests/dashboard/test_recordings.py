@@ -16,7 +16,7 @@ from kubesched.dashboard.recordings.source import RecordingSource
 from kubesched.dashboard.recordings.timeline import MOST_NODES, RecordingError
 from kubesched.dashboard.schema import Played, WhatIf
 from kubesched.dashboard.source import PodQuery, Refused
-from kubesched.lab.simulate.results.result import NodeTimes, PodTimes, Result
+from kubesched.lab.simulate.results.result import NodeTimes, PodTimes, Result, Series
 from recording_kit import EVENTS, applied, columns, objects
 
 
@@ -250,7 +250,7 @@ def test_results_that_cannot_be_are_refused_in_words(result: Result, change: Any
 
 def test_odd_results_are_shown(result: Result) -> None:
     """Nothing at all, very many resources and labels, a name like a script tag, and ends before beginnings."""
-    empty = changed(result, pods=[], node_times=[], nodes=[], pending=[], preemptions=[], series=kubesched_series())
+    empty = changed(result, pods=[], node_times=[], nodes=[], pending=[], preemptions=[], series=Series())
     assert asyncio.run(RecordingSource(recording_of_result(empty, "x"), 0).state(None)).nodes.names == []
     many = {f"example.com/r{i}": 1 for i in range(500)}
     labels = {f"l{i}": "v" for i in range(500)}
@@ -281,12 +281,6 @@ def test_odd_results_are_shown(result: Result) -> None:
     assert isinstance(asyncio.run(source.played(0, 99, 5)).changes, list)
 
 
-def kubesched_series() -> Any:
-    from kubesched.lab.simulate.results.result import Series
-
-    return Series()
-
-
 def test_checkpoints_change_nothing(result: Result, monkeypatch: pytest.MonkeyPatch) -> None:
     from kubesched.dashboard.recordings import timeline
 
@@ -295,3 +289,85 @@ def test_checkpoints_change_nothing(result: Result, monkeypatch: pytest.MonkeyPa
     many = RecordingSource(recording_of_result(result, "x"), 0)
     for at in moments(result):
         assert asyncio.run(many.state(at)) == asyncio.run(plain.state(at))
+
+
+# -- lives of any kind -------------------------------------------------------------------------------------
+
+
+def lives(seed: int) -> tuple[list[NodeTimes], list[PodTimes]]:
+    """Return lives by chance: names that come again, nodes that change often, and times in any order."""
+    chance = random.Random(seed)
+    nodes = []
+    for name in "abcd":
+        at = float(chance.randint(0, 5))
+        while at < 40 and chance.random() < 0.9:
+            until = at + chance.randint(1, 15)
+            gone = chance.random() < 0.4
+            status = chance.choice(("Ready", "NotReady", "Ready,SchedulingDisabled"))
+            labels = {"zone": chance.choice("xy")} if chance.random() < 0.7 else {}
+            amounts = {"cpu": chance.randint(1, 9), "memory": 5, "pods": 9}
+            is_last = chance.random() < 0.3
+            nodes.append(
+                NodeTimes(
+                    name=name,
+                    since=at,
+                    until=None if is_last else until,
+                    gone=gone,
+                    status=status,
+                    labels=labels,
+                    allocatable=amounts,
+                )
+            )
+            if is_last:
+                break
+            at = until + (chance.randint(1, 5) if gone else 0)
+    pods = []
+
+    def maybe() -> float | None:
+        return float(chance.randint(0, 40)) if chance.random() < 0.6 else None
+
+    for number in range(60):
+        times: dict[str, Any] = {name: maybe() for name in ("queued", "bound", "started", "finished", "removed")}
+        requests = chance.choice(({"cpu": 1}, {"cpu": 2, "memory": 3}, {}, {"gpu": 1}))
+        name, place = f"p{number % 40}", chance.choice(("a", "b", "c", "d", "elsewhere", ""))
+        created = float(chance.randint(0, 30))
+        pods.append(
+            PodTimes(
+                namespace="d",
+                name=name,
+                workload="",
+                node=place,
+                phase="Running",
+                created=created,
+                requests=requests,
+                **times,
+            )
+        )
+    return nodes, pods
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_any_lives_are_summed_up_and_played(result: Result, seed: int) -> None:
+    nodes, pods = lives(seed)
+    odd = changed(
+        result, node_times=nodes, nodes=[], pods=pods, pending=[], preemptions=[], series=Series(), virtual_seconds=45.0
+    )
+    source = RecordingSource(recording_of_result(odd, "x"), 0)
+    chance = random.Random(seed)
+    for at in [0.0, 45.0, *(float(chance.randint(0, 45)) for _ in range(6)), chance.uniform(0, 45)]:
+        shown = columns(asyncio.run(source.state(at)).nodes)
+        expected = {one.name: one for one in nodes if there(one, at)}
+        assert shown.keys() == expected.keys()
+        for name, one in expected.items():
+            sums: Counter[str] = Counter()
+            for pod_ in pods:
+                if pod_.node == name and on_node(pod_, at):
+                    sums.update({**pod_.requests, "pods": 1})
+            assert {key: amount for key, amount in shown[name]["requested"].items() if amount} == dict(sums)
+            assert shown[name]["labels"] == one.labels
+    start, stop = sorted((chance.uniform(0, 45), chance.uniform(0, 45)))
+    played = asyncio.run(source.played(start, stop, chance.choice((1, 4, 500))))
+    assert applied(asyncio.run(source.state(start)), played) == columns(asyncio.run(source.state(stop)).nodes)
+    asyncio.run(source.series())
+    asyncio.run(source.queues(stop))
+    assert asyncio.run(source.pods(PodQuery(), stop)).total >= 0

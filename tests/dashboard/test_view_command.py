@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import http.client
 import json
@@ -10,19 +11,24 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 import kubesched
 from kubesched.cli.main import main
 from kubesched.dashboard import files as shown_files
+from kubesched.dashboard.files import kind_of_file, recording_of
 from kubesched.explain.records import Recorder
 from kubesched.explain.records.file import DecisionFile
 from kubesched.lab.simulate.entry import options_of
 from kubesched.lab.simulate.results.report import render_json, render_yaml
 from kubesched.lab.simulate.run.simulation import run_simulation
+from kubesched.scheduler.config import DEFAULT_GATES, default_config
+from kubesched.scheduler.plugins import in_tree_registry
 from recording_kit import EVENTS, node, objects, pod
 
 JSON = dict[str, Any]
@@ -40,7 +46,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     placed = pod("placed", 500, 0, 0)
     placed["metadata"] |= {"uid": "u1", "creationTimestamp": "2026-01-01T00:00:00Z"}
     placed["spec"]["nodeName"], placed["status"] = "n0", {"phase": "Running"}
-    listed = [node("n0", "a"), node("n1", "b"), placed, pod("giant", 9000, 0, 0)]
+    listed = [node("n0", "a"), node("n1", "b"), placed, pod("giant", 9000, 0, 0), pod("small", 100, 0, 0)]
     (folder / "dump.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": listed}))
     return folder
 
@@ -147,8 +153,15 @@ def test_a_dump_stands_still_and_is_explained(standing: Served) -> None:
     assert used == {"n0": 500, "n1": 0}
     assert standing.get("runs/0/verdicts/default/giant")["verdict"] == [0, 0]
     pending = standing.get("runs/0/explain/pending")["pending"]
-    assert [one["pods"] for one in pending] == [["default/giant"]]
-    assert "queue" not in pending[0] or pending[0]["queue"] is None
+    assert sorted(one["pods"] for one in pending) == [["default/giant"], ["default/small"]]
+    assert all(one.get("queue") is None for one in pending)
+    places = {one["place"]: one["groups"] for one in standing.get("runs/0/queues")["places"]}
+    assert [(one["pod"], one["rejectedBy"]) for one in places["Unschedulable"]] == [
+        ("default/giant", ["NodeResourcesFit"])
+    ]
+    assert [one["pod"] for one in places["Active"]] == ["default/small"]
+    assert standing.get("runs/0/pods/default/giant")["pod"]["state"] == "Unschedulable"
+    assert (state["sample"]["queue"]["active"], state["sample"]["queue"]["unschedulable"]) == (1, 1)
     assert standing.get("runs/0/what-if")["applicable"] == []
     outcome = standing.post("runs/0/what-if", {"changes": [{"kind": "add-nodes", "like": "n0", "count": 2}]})
     assert (outcome["changes"], outcome["after"]["nodes"]) == (["2 nodes are added, like n0"], 4)
@@ -213,16 +226,15 @@ def test_the_cluster_of_up_is_changed_from_the_page(files: Path) -> None:
 
 def test_a_result_in_yaml_and_of_an_earlier_version_is_shown(files: Path) -> None:
     """Before node states were part of results there were only the nodes at the end."""
-    import yaml
-
     data = yaml.safe_load((files / "run.yaml").read_text())
     del data["nodeTimes"]
     for one in data["pods"]:
         del one["priority"]
-    (files / "old.yaml").write_text(yaml.safe_dump(data, sort_keys=False))
-    served = Served(files, "view", "old.yaml")
-    assert set(served.get("runs/0/state")["nodes"]["names"]) == {one["name"] for one in data["nodes"]}
-    assert served.stop() == 0
+    path = files / "old.yaml"
+    path.write_text(yaml.safe_dump(data, sort_keys=False))
+    assert kind_of_file(path) == "result"
+    source = recording_of(path, "result", 0, (in_tree_registry(), default_config(), DEFAULT_GATES), AsyncExitStack())
+    assert set(asyncio.run(source.state(None)).nodes.names) == {one["name"] for one in data["nodes"]}
 
 
 def test_the_port_must_be_of_loopback(capsys: pytest.CaptureFixture[str]) -> None:

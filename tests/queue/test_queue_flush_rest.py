@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from builders import a_pod, info
 from kubesched.lab.simulate.run.virtual_time import VirtualClock, run_virtual
-from kubesched.scheduler.queue.flushing import FlushLoops
+from kubesched.scheduler.framework.metrics import GaugeValue
+from kubesched.scheduler.framework.queued import QueuedPodInfo
+from kubesched.scheduler.queue.flushing import MOST_AT_ONCE, FlushLoops
 from kubesched.scheduler.queue.slices import Slices
+from kubesched.scheduler.queue.unschedulable import UnschedulablePods
 
 START = 1_735_689_600.25
 
@@ -78,3 +84,40 @@ def test_flushes_are_when_they_would_be_without_rest(
     arrivals: dict[float, str], expected: list[tuple[str, float]]
 ) -> None:
     assert run_virtual(flushes(arrivals, 100_000.0), start=START) == expected
+
+
+def test_many_pods_that_waited_too_long_are_flushed_in_parts_and_gated_ones_do_not_count() -> None:
+    """Pods that come meanwhile wait for one part."""
+
+    async def main() -> list[tuple[float, int]]:
+        loop = asyncio.get_running_loop()
+        clock, gauge = VirtualClock(loop), GaugeValue()
+        pods, seen = UnschedulablePods(["default-scheduler"], gauge, gauge), []
+        for number in range(2 * MOST_AT_ONCE + 10):
+            record = QueuedPodInfo(info(a_pod(f"pod-{number}")), clock.now())
+            record.gating_plugin = "Gate" if number < 400 else ""
+            pods.put(f"pod-{number}", record)
+        queues = SimpleNamespace(unschedulable=pods, backoff=Waiting())
+
+        def flush() -> None:
+            old = [key for key, record in pods.older_than(clock.now(), 300.0, MOST_AT_ONCE) if not record.gated]
+            if old:
+                seen.append((loop.time(), len(old)))
+            for key in old:
+                pods.remove(key)
+
+        loops = FlushLoops(
+            clock,
+            cast("Any", queues),
+            300.0,
+            Slices(loop.time, lambda: None),
+            flush_backoff=lambda: None,
+            flush_leftover=flush,
+        )
+        task = loop.create_task(loops.run())
+        await asyncio.sleep(1000)
+        loops.cancel()
+        await task
+        return seen
+
+    assert run_virtual(main(), start=START) == [(330.0, MOST_AT_ONCE), (330.5, MOST_AT_ONCE + 10 - 400)]

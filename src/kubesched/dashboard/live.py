@@ -82,12 +82,20 @@ class Live:
         observer: observer of attempts, for the scheduler.
     """
 
-    def __init__(self, name: str, mode: Mode, *, trials: Trials | None = None, speed: float = 1.0) -> None:
-        """``speed`` is the number of seconds that the event loop counts in a real one.
+    def __init__(
+        self,
+        name: str,
+        mode: Mode,
+        *,
+        trials: Trials | None = None,
+        speed: float = 1.0,
+        remarks: Callable[[], Sequence[str]] = tuple,
+    ) -> None:
+        """``remarks`` returns sentences about what should be known of this scheduler now. ``speed`` is the number of seconds that the event loop counts in a real one.
 
         ``trials`` answers what would happen if something changed, and changes it; None refuses such questions.
         """
-        self._name, self._mode = name, mode
+        self._name, self._mode, self._remarks_now = name, mode, remarks
         self.trials = trials
         self._speed = speed
         self.observer = Observed()
@@ -150,6 +158,7 @@ class Live:
             start=start if start is not None else self._start,
             what_if=can_try,
             writable=can_try,
+            remarks=list(self._remarks_now()),
         )
 
     def _now_only(self, at: float | None) -> Scheduler:

@@ -388,12 +388,20 @@ class _Process:
         except ValueError as error:
             raise OptionsError(f"--ui: {error}", logged=True) from None
         return LiveDashboard(
-            Live(_host(access), "live"),
+            Live(_host(access), "live", remarks=self._remarks),
             address,
             announce=lambda link: _log.info(
                 "The dashboard opens by a link that works once", extra=with_pairs(link=link)
             ),
             warn=lambda text: _log.warning("%s", text),
+        )
+
+    def _remarks(self) -> list[str]:
+        """Return what people at the dashboard should know of this replica now."""
+        if not self._synced:
+            return ["the cluster is being read"]
+        return (
+            [] if self._leading else ["this replica does not hold the lease: another one schedules, and pods wait here"]
         )
 
     async def _server(

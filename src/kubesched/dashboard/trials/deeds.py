@@ -50,18 +50,16 @@ def add_nodes(store: Store, given: AddNodes) -> list[str]:
     Raises:
         ApiError: if the cluster refuses one.
     """
-    model = store.get(NODES, "", given.like).data()
+    template = template_like(store.get(NODES, "", given.like).data())
     nodes = store.table(NODES).objects
-    stem, number = given.like[:_MOST_NAME], 0
+    prefix, number = f"{given.like[:_MOST_NAME]}-more-", 0
     names: list[str] = []
     while len(names) < given.count:
-        # Names in use are left out: a question may come twice.
-        [data] = make_nodes(1, template_like(model), prefix=f"{stem}-more-", start=number, width=1, now=store.now())
-        number += 1
-        name = data["metadata"]["name"]
-        if ("", name) not in nodes:
+        if ("", f"{prefix}{number}") not in nodes:  # otherwise an earlier question added it
+            [data] = make_nodes(1, template, prefix=prefix, start=number, width=1, now=store.now())
             store.create(NODES, "", data)
-            names.append(name)
+            names.append(data["metadata"]["name"])
+        number += 1
     return names
 
 

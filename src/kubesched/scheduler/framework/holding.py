@@ -1,7 +1,8 @@
 """Holder: a plugin that keeps waiting pods from being tried again for deletions that cannot help them.
 
-A preemptor waits for its own victims. A hint function sees only the waiting pod and the deleted pod, so every preemptor
-would be tried again, in vain, after every deletion. That work grows with the square of the number of preemptors. A
+A preemptor waits for its own victims, and a pod that lacks resources for room. A hint function sees only the waiting pod
+and the deleted pod, so each of them would be tried again, in vain, after every deletion. That work grows with the square
+of their number. A
 plugin that knows better implements :class:`Holder`. The queue then keeps such pods apart, by key, and evaluates each
 key once per deletion.
 """

@@ -140,7 +140,7 @@ class DefaultPreemption(Plugin):
         return QueueingHint.SKIP
 
     def hold_key(self, pod: PodInfo, rejectors: AbstractSet[str]) -> Hashable | None:
-        """Return the key of a pod that awaits its victims, so that deletions that cannot help do not queue it."""
+        """Return the key of a pod that awaits its victims, or room, so that deletions that cannot help do not queue it."""
         return self._awaited.key(pod, rejectors)
 
     def may_help(self, key: Hashable, node_name: str) -> bool:

@@ -1,7 +1,8 @@
 """Flush loops: they move pods at fixed times, without an event: at the end of a backoff, or after too long a wait.
 
 One loop flushes the backoff queue each whole second. The other flushes pods that have waited too long for an event,
-every 30 seconds. A loop without pods to flush rests, so that idle time costs nothing. This does not change the times of
+every 30 seconds. If these are many, it flushes a part of them each half second, and pods that just came need not wait for all of
+them. A loop without pods to flush rests, so that idle time costs nothing. This does not change the times of
 later flushes.
 
 Source: rules/queue §7.
@@ -20,10 +21,15 @@ from kubesched.base.times import Clock
 from .slices import Slices
 from .sub_queues import SubQueues
 
-__all__ = ["FlushLoops"]
+__all__ = ["MOST_AT_ONCE", "FlushLoops"]
+
+#: Most pods that have waited too long and are flushed at once; they are tried before pods that came later. Upstream: all.
+MOST_AT_ONCE: Final = 500
 
 #: Seconds between two flushes of pods that have waited too long for an event.
 _LEFTOVER_PERIOD: Final = 30.0
+#: Seconds until the next part of these pods is flushed.
+_PART_PERIOD: Final = 0.5
 
 
 class FlushLoops:
@@ -88,7 +94,12 @@ class FlushLoops:
     async def _each_period(self) -> None:
         while True:
             self._flush_leftover()
-            self._next_leftover_flush = due = self._clock.now() + _LEFTOVER_PERIOD
+            due = self._clock.now() + _LEFTOVER_PERIOD
+            while self._is_overdue(now := self._clock.now()):
+                self._next_leftover_flush = now + _PART_PERIOD
+                await asyncio.sleep(_PART_PERIOD)
+                self._flush_leftover()
+            self._next_leftover_flush = due
             while (wait := due - self._clock.now()) > 0:  # noqa: ASYNC110 - a timer may fire early by the clock
                 await asyncio.sleep(wait)
             if not len(self._queues.unschedulable):
@@ -101,6 +112,11 @@ class FlushLoops:
                 self._next_leftover_flush = due
                 while (wait := due - self._clock.now()) > 0:  # noqa: ASYNC110 - as above
                     await asyncio.sleep(wait)
+
+    def _is_overdue(self, now: float) -> bool:
+        """True if a pod has waited too long, because a flush has left it."""
+        oldest = self._queues.unschedulable.oldest()
+        return oldest is not None and now - oldest > self._max_in_unschedulable
 
     def next_timer(self) -> float | None:
         """Return the next time at which a flush could move a pod, in epoch seconds; None when no pod waits on time.

@@ -43,7 +43,7 @@ from ..framework.metrics import SchedulerMetrics
 from ..framework.queued import QueuedPodInfo
 from ..nodes.templates import PodTemplates
 from .event_moves import EventMoves
-from .flushing import FlushLoops
+from .flushing import MOST_AT_ONCE, FlushLoops
 from .in_flight import InFlight
 from .moves import POD_ADD, POD_UPDATE, SCHEDULE_ATTEMPT_FAILURE, Moves
 from .nominator import Nominator
@@ -445,11 +445,14 @@ class SchedulingQueue:
             self._waiters.notify()
 
     def flush_unschedulable_leftover(self) -> None:
-        """Requeue pods that have waited too long for an event; gated pods stay. To be called every 30 seconds."""
+        """Requeue pods that have waited too long for an event, a part if they are many; gated pods stay.
+
+        To be called every 30 seconds, and soon again while such pods are left.
+        """
         if self._slices.busy:
             self._slices.defer(self.flush_unschedulable_leftover)
             return
-        pairs = self._queues.unschedulable.older_than(self._clock.now(), self._max_in_unschedulable)
+        pairs = self._queues.unschedulable.older_than(self._clock.now(), self._max_in_unschedulable, MOST_AT_ONCE)
         if not pairs:
             return
         for _, record in pairs:

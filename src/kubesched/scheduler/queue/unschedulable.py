@@ -9,6 +9,7 @@ Source: rules/queue §6.4, §7 (upstream ``unschedulablePods``).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, KeysView, Mapping
+from itertools import islice
 from operator import attrgetter
 from typing import Final
 
@@ -26,6 +27,8 @@ __all__ = ["RejectorKey", "UnschedulablePods"]
 RejectorKey = tuple[str, str]
 #: Function that returns a pod's hint keys, see :class:`~kubesched.scheduler.framework.events.KeyedHint`.
 PodKeys = Callable[[PodInfo], Iterable[str]]
+#: Scheduler name, hold key and rejectors of a held pod. Pods with equal ones are held together.
+_Hold = tuple[str, Hashable, tuple[RejectorKey, ...]]
 _Keys = Mapping[RejectorKey, Collection[str]]
 _NO_KEYS: Final[_Keys] = {}
 #: Pods that are checked in one step.
@@ -53,8 +56,8 @@ class _Parked:
         self.filed: tuple[RejectorKey, ...] | None = None
         #: (rejector, hint key) of the pod, for rejectors that find their pods by hint keys.
         self.names: tuple[tuple[RejectorKey, str], ...] = ()
-        #: (scheduler name, hold key) if the pod is held: only some deletions may help it. None if it is not held.
-        self.held: tuple[str, Hashable] | None = None
+        #: Not None if the pod is held: only some deletions may help it.
+        self.held: _Hold | None = None
 
 
 _by_sequence = attrgetter("sequence")
@@ -97,8 +100,7 @@ class UnschedulablePods:
         self._by_name: dict[tuple[RejectorKey, str], dict[str, _Parked]] = {}
         self._known = frozenset(known_schedulers)
         self._holders = holders or {}
-        #: (scheduler name, hold key) to the held pods.
-        self._held: dict[tuple[str, Hashable], dict[str, _Parked]] = {}
+        self._held: dict[_Hold, dict[str, _Parked]] = {}
         self._entries: dict[str, _Parked] = {}
         self._by_rejector: dict[RejectorKey, dict[str, _Parked]] = {}
         self._always: dict[str, _Parked] = {}
@@ -160,10 +162,9 @@ class UnschedulablePods:
         """
         wanted = set(rejectors)
         found = self._candidates(wanted, keys)
-        for held in self._held.values():
-            found.update(
-                (key, parked) for key, parked in held.items() if not wanted.isdisjoint(self._rejectors(parked.record))
-            )
+        for (_, _, filed), held in self._held.items():
+            if not wanted.isdisjoint(filed):
+                found.update(held)
         return _in_order(found)
 
     def candidates_not_held(
@@ -198,11 +199,11 @@ class UnschedulablePods:
                 continue
             self._file(parked)  # the pod may no longer have to be held
             if parked.held is not None:
-                scheduler, own = parked.held
+                scheduler, own, _ = parked.held
                 if self._holders[scheduler].may_help_nominated(parked.record.pod_info, own, node_name):
                     found[key] = parked
         found.update(self._candidates(rejectors, keys))
-        for (scheduler, common), held in self._held.items():
+        for (scheduler, common, _), held in self._held.items():
             if self._holders[scheduler].may_help(common, node_name):
                 found.update(held)
         return _in_order(found)
@@ -221,10 +222,13 @@ class UnschedulablePods:
                 found.update(self._by_name.get((rejector, key), ()))
         return found
 
-    def older_than(self, now: float, limit: float) -> list[tuple[str, QueuedPodInfo]]:
-        """Return the pods, gated ones too, whose last attempt is more than ``limit`` seconds ago."""
-        entries = (parked for parked in self._entries.values() if now - parked.record.timestamp > limit)
-        return [(parked.key, parked.record) for parked in sorted(entries, key=_by_sequence)]
+    def older_than(self, now: float, limit: float, most: int) -> list[tuple[str, QueuedPodInfo]]:
+        """Return pods whose last attempt is more than ``limit`` seconds ago: ``most`` at most, and gated ones besides."""
+        entries = [parked for parked in self._entries.values() if now - parked.record.timestamp > limit]
+        entries.sort(key=_by_sequence)
+        left = islice((parked for parked in entries if not parked.gated), most, None)
+        later = {parked.key for parked in left}
+        return [(parked.key, parked.record) for parked in entries if parked.key not in later]
 
     def oldest(self) -> float | None:
         """Return the earliest timestamp of a pod that is not gated, or None."""
@@ -260,17 +264,18 @@ class UnschedulablePods:
             plugins = plugins | record.pending_plugins
         return tuple([(scheduler, plugin) for plugin in plugins])
 
-    def _hold(self, record: QueuedPodInfo) -> tuple[str, Hashable] | None:
-        """Return (scheduler name, hold key) of a pod that is held; None if it is not."""
+    def _hold(self, record: QueuedPodInfo, filed: tuple[RejectorKey, ...]) -> _Hold | None:
+        """Return by what a pod with these rejectors is held; None if it is not."""
         scheduler = record.pod_info.pod.spec.scheduler_name
         holder = self._holders.get(scheduler)
         if holder is None or record.pending_plugins or scheduler not in self._known:
             return None
         common = holder.hold_key(record.pod_info, record.unschedulable_plugins)
-        return None if common is None else (scheduler, common)
+        return None if common is None else (scheduler, common, filed)
 
     def _file(self, parked: _Parked) -> None:
-        filed, held = self._rejectors(parked.record), self._hold(parked.record)
+        filed = self._rejectors(parked.record)
+        held = self._hold(parked.record, filed)
         names = self._names(filed, parked.record) if self._pod_keys and held is None else ()
         if filed == parked.filed and held == parked.held and names == parked.names:
             return
@@ -332,7 +337,7 @@ class UnschedulablePods:
             if self._entries.get(key) is not parked:
                 continue
             filed, held = self._rejectors(parked.record), parked.held
-            if held is not None and key not in self._held.get(held, ()):
+            if held is not None and (key not in self._held.get(held, ()) or set(held[2]) != set(filed)):
                 wrong.add("hold key")
             if held is None:
                 if set(parked.filed or ()) != set(filed):

@@ -1,8 +1,11 @@
-"""Hold of preemptors: they wait for their own victims, not for any deleted pod (see :mod:`...framework.holding`).
+"""Hold of pods that lack resources: they do not wait for any deleted pod (see :mod:`...framework.holding`).
 
-It applies to pods whose preemption used the fast dry run. Only amounts of resources decide where such a pod may run, so
-a deletion helps only if enough is free on the node afterwards. While its victims terminate, the pod cannot preempt
-again (rules/preemption §3.1). So room that further evictions would make does not count.
+A preemptor waits for its own victims. The hold applies if its preemption used the fast dry run. Only amounts of resources
+decide where such a pod may run, so a deletion helps only if enough is free on the node afterwards. While its victims
+terminate, the pod cannot preempt again (rules/preemption §3.1). So room that further evictions would make does not count.
+
+Any other pod waits for room if each node lacks resources for it, or is ruled out by a filter that reads the node alone.
+A deletion changes one node, so it helps only if enough is free on that node afterwards, or if pods can be evicted.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from typing import Final, NamedTuple
 from kubesched.api.requests import Resources
 
 from ...framework.interface import Handle
+from ...nodes.node_table import CPU_ROW, EPHEMERAL_ROW, MEMORY_ROW, PODS_ROW
 from ...nodes.nominated_rows import requested_by
 from ...nodes.podinfo import PodInfo
 from .alike import Amounts
@@ -24,6 +28,10 @@ __all__ = ["VictimsAwaited"]
 
 #: Number of preemptors above which preemptors that no longer wait are dropped.
 _MANY: Final = 1024
+#: Plugin that compares requests with a node's free amounts.
+_FIT: Final = "NodeResourcesFit"
+#: Plugin whose PostFilter concerns pods with claims only.
+_DEVICES: Final = "DynamicResources"
 
 
 class _Awaiting(NamedTuple):
@@ -42,8 +50,16 @@ class _Key(NamedTuple):
     amounts: Amounts
 
 
+class _Room(NamedTuple):
+    """Key of pods that wait for room: ``evicts`` is False for pods that never preempt."""
+
+    priority: int
+    amounts: Amounts
+    evicts: bool
+
+
 class VictimsAwaited:
-    """Preemptors of one profile that wait for victims, by UID."""
+    """Preemptors of one profile that wait for victims, by UID, and the keys of pods that wait for room."""
 
     def __init__(self, plugin: str, handle: Handle, is_evicting: Callable[[str], bool]) -> None:
         """``is_evicting`` returns True if evictions for a preemptor's UID are under way."""
@@ -54,6 +70,8 @@ class VictimsAwaited:
         self._most = _MANY
         #: Plugins that may reject a preemptor, by the filters it skipped; only the last entry is kept.
         self._rejectors: dict[frozenset[str], frozenset[str]] = {}
+        #: Plugins whose rejections end by deletions on the rejected node only, and by room there; None before its first use.
+        self._of_room: frozenset[str] | None = None
 
     def add(self, trial: FastTrial, node_name: str) -> None:
         """Note that a pod preempts on a node."""
@@ -76,7 +94,9 @@ class VictimsAwaited:
     def key(self, pod: PodInfo, rejectors: AbstractSet[str]) -> Hashable | None:
         """See :meth:`..Holder.hold_key`."""
         known = self._pods.get(pod.uid)
-        if known is None or pod.requests != known.requests or not rejectors <= known.rejectors:
+        if known is None:
+            return self._room(pod, rejectors)
+        if pod.requests != known.requests or not rejectors <= known.rejectors:
             return None
         nominated = self._handle.nominations.node_of(pod.uid)
         if nominated != known.node_name or not self._waits(pod, nominated):
@@ -85,13 +105,37 @@ class VictimsAwaited:
 
     def may_help(self, key: Hashable, node_name: str) -> bool:
         """See :meth:`..Holder.may_help`."""
-        assert isinstance(key, _Key)
+        assert isinstance(key, _Key | _Room)
+        if isinstance(key, _Room) and key.evicts and self._handle.snapshot.table.placed.has_below(key.priority):
+            return True
         return self._has_capacity(key, node_name, "")
 
     def may_help_nominated(self, pod: PodInfo, key: Hashable, node_name: str) -> bool:
         """See :meth:`..Holder.may_help_nominated`."""
-        assert isinstance(key, _Key)
+        assert isinstance(key, _Key | _Room)
         return self._has_capacity(key, node_name, pod.uid)  # the pod has a key, so it waits for victims on this node
+
+    def _room(self, pod: PodInfo, rejectors: AbstractSet[str]) -> _Room | None:
+        """Return the key of a pod that waits for room; None if deletions may help it otherwise.
+
+        Pods of groups and pods that may need devices are not held, because more than room decides about them.
+        """
+        if self._of_room is None:
+            framework = self._handle.framework
+            alone = {entry.name for entry in framework.filters if entry.is_local and not entry.reads_pods}
+            others = {name for name, _ in framework.points["postFilter"]} - {self._plugin, _DEVICES}
+            is_known = not others and not self._handle.extenders
+            self._of_room = frozenset({*alone, _FIT, self._plugin}) if is_known else frozenset()
+        if _FIT not in rejectors or not rejectors <= self._of_room:
+            return None
+        wanted = pod.fit_requests
+        if pod.spec.scheduling_group is not None or pod.spec.resource_claims or wanted.scalars:
+            return None
+        if self._handle.nominations.node_of(pod.uid):
+            return None
+        counted = (CPU_ROW, wanted.milli_cpu), (MEMORY_ROW, wanted.memory), (EPHEMERAL_ROW, wanted.ephemeral_storage)
+        amounts = (PODS_ROW, 1), *(entry for entry in counted if entry[1] > 0)
+        return _Room(pod.priority, amounts, pod.spec.preemption_policy != "Never")
 
     def _waits(self, pod: PodInfo, node_name: str) -> bool:
         """True if victims of the pod are still there."""
@@ -104,7 +148,7 @@ class VictimsAwaited:
             for other in table.info(row).pods.values()
         )
 
-    def _has_capacity(self, key: _Key, node_name: str, uid: str) -> bool:
+    def _has_capacity(self, key: _Key | _Room, node_name: str, uid: str) -> bool:
         """True if the amounts are free on a node, after subtracting the requests of other pods nominated there (not
         ``uid``).
         """
