@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo clients browser test test-controlplane test-e2e matrix campaign campaign-mutants fuzz fuzz-cel mutants lint format types layers bench bench-quick soak soak-up conformance sweep shutdown docs reference recordings release-check ui ui-check clean
+.PHONY: help setup demo clients browser test test-controlplane test-e2e matrix campaign campaign-mutants fuzz fuzz-cel mutants lint format types layers bench bench-quick soak soak-up conformance sweep shutdown docs reference recordings screenshots page-figures release-check ui ui-check clean
 
 help: ## show this list
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1\t\2/' | expand -t 28
@@ -110,6 +110,12 @@ reference: $(STAMP) ## write the generated pages of docs/ again: flags, configur
 
 recordings: $(STAMP) ## run the commands of docs/recordings.md again and draw what they print
 	$(BIN)/python tests/site/recordings.py
+
+screenshots: $(STAMP) ## pictures of the dashboard in README and docs, by chromium, from a simulation; minutes
+	$(BIN)/python tests/browser/pictures.py
+
+page-figures: $(STAMP) ## the dashboard's page in chromium: first paint, frames, long tasks, memory over DURATION=120 seconds
+	$(BIN)/python tests/browser/figures.py --duration $(or $(DURATION),120)
 
 release-check: $(STAMP) ## what would be published, in dist/: built twice and compared, its files, versions, installation, SBOM
 	$(BIN)/python tests/installed/release.py
