@@ -15,6 +15,7 @@ from page_kit import Page
 
 from builders import create_nodes, info
 from kubesched.api.kinds import DEPLOYMENTS, DEVICE_CLASSES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
+from kubesched.api.wire import MERGE_PATCH
 from kubesched.cluster.kubelets import node_template
 from kubesched.dashboard import queue_groups
 from kubesched.dashboard.live import Live
@@ -292,6 +293,36 @@ def test_a_life_is_told_from_its_beginning(recorded: bool) -> None:
         assert [moment.node for moment in after.life if moment.what == "bound"] == ["big"]
 
     run(check, Recorder() if recorded else None)
+
+
+def test_very_long_texts_are_cut() -> None:
+    """Texts that anyone may have written: a condition of a node, a message of a pod, the name of an owner."""
+
+    async def check(cluster: Cluster) -> None:
+        store, long = cluster.embedded.store, "x" * 100_000
+        owner = {"apiVersion": "v1", "kind": long, "name": long, "uid": "1", "controller": True}
+        cluster.create(pod("theirs", metadata={"ownerReferences": [owner]}, schedulerName="another"))
+        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": long}
+        condition["lastTransitionTime"] = "2026-01-01T00:00:00Z"
+        store.patch(
+            PODS,
+            "default",
+            "theirs",
+            {"status": {"conditions": [condition]}},
+            patch_type=MERGE_PATCH,
+            subresource="status",
+        )
+        odd = [{"type": f"{index}{long}", "status": "True", "reason": long} for index in range(3)]
+        store.create(NODES, "", {**node_template(cpu="4"), "metadata": {"name": "odd"}, "status": {"conditions": odd}})
+        await asyncio.sleep(5)
+        page = await cluster.page("theirs")
+        assert page.message.startswith("xxx")
+        assert len(msgspec.json.encode(page)) < 20_000
+        node = await cluster.live.node("odd", None)
+        assert any(one.type.startswith("2xxx") for one in node.conditions)
+        assert len(msgspec.json.encode(node)) < 30_000
+
+    run(check)
 
 
 def test_verdicts_are_those_of_the_scheduler() -> None:

@@ -107,15 +107,17 @@ def test_a_session_ends_with_its_time() -> None:
     assert not login.is_session(header)
 
 
-@pytest.mark.parametrize("fault", ["readable", "garbage", "folder"])
+@pytest.mark.parametrize("fault", ["readable", "garbage", "folder", "pipe"])
 def test_a_key_that_cannot_be_used_is_remarked_and_replaced_for_now(home: Path, fault: str) -> None:
     home.parent.mkdir()
     if fault == "folder":
         home.mkdir()
+    elif fault == "pipe":
+        os.mkfifo(home, 0o600)
     else:
         home.write_text("0" * 64 if fault == "readable" else "not a key")
         home.chmod(0o644 if fault == "readable" else 0o600)
-    words = {"readable": "chmod 600", "garbage": "holds no key", "folder": "directory"}
+    words = {"readable": "chmod 600", "garbage": "holds no key", "folder": "directory", "pipe": "is no file"}
 
     async def check(client: Client) -> None:
         (remark,) = client.remarks

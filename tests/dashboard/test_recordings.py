@@ -217,6 +217,7 @@ def changed(result: Result, **fields: Any) -> Result:
     ("change", "message"),
     [
         (lambda r: {"virtual_seconds": 1e300}, "end: 1e\\+300 is no time"),
+        (lambda r: {"virtual_seconds": -5}, "end: -5 is before the start, 0"),
         (
             lambda r: {"pods": [PodTimes(namespace="a", name="b", workload="", node="", phase="", created=-1e13)]},
             "pod a/b: created",
@@ -250,6 +251,8 @@ def test_results_that_cannot_be_are_refused_in_words(result: Result, change: Any
 
 def test_odd_results_are_shown(result: Result) -> None:
     """Nothing at all, very many resources and labels, a name like a script tag, and ends before beginnings."""
+    said = recording_of_result(changed(result, warnings=["x" * 1_000_000] * 50), "x").remarks
+    assert sum(map(len, said)) <= 40_000
     empty = changed(result, pods=[], node_times=[], nodes=[], pending=[], preemptions=[], series=Series())
     assert asyncio.run(RecordingSource(recording_of_result(empty, "x"), 0).state(None)).nodes.names == []
     many = {f"example.com/r{i}": 1 for i in range(500)}

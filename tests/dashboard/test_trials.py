@@ -188,6 +188,19 @@ def test_added_nodes_take_the_pods_that_wait(saved: Path) -> None:
     assert "n0-more-0" in outcome.nodes.names
 
 
+def test_very_large_amounts_do_not_overflow(tmp_path: Path) -> None:
+    huge = node("huge", "a")
+    huge["status"]["allocatable"]["cpu"] = str(9 * 10**15)
+
+    async def work(embedded: Embedded) -> None:
+        save(embedded.store, tmp_path / "cluster.jsonl")
+
+    in_cluster(work, [huge, {**huge, "metadata": {**huge["metadata"], "name": "other"}}, deployment("web", 1, "1")])
+    outcome = asked(tmp_path / "cluster.jsonl", Scale(workload="Deployment/default/web", replicas=2))
+    assert outcome.after.utilisation["cpu"] == 0.0
+    assert str(outcome.after.utilisation["cpu"]) == "0.0"
+
+
 def test_a_weight_alone_places_the_pods_anew(saved: Path) -> None:
     """With most-allocated scoring far above all others, pods are on fewer nodes."""
     text = """
@@ -411,7 +424,9 @@ def test_an_answer_that_takes_too_long_and_a_failed_process_are_said(monkeypatch
     assert on_a_real_loop(work) == "500 the trial failed: exit code 1"
 
 
-def test_a_cancelled_question_ends_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cancelled_question_ends_its_process_and_is_no_failure(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     start = trials._start
 
     async def work(mine: ClusterTrials) -> int | None:
@@ -432,6 +447,7 @@ def test_a_cancelled_question_ends_its_process(monkeypatch: pytest.MonkeyPatch) 
         return code
 
     assert on_a_real_loop(work) == -9
+    assert not caplog.records
 
 
 def test_documents_of_proposals_are_read_strictly() -> None:

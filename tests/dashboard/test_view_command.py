@@ -198,6 +198,13 @@ def test_files_that_cannot_be_shown_are_named(
     assert "Traceback" not in error
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names here")
+def test_a_pipe_is_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(path := tmp_path / "pipe")
+    assert main(["view", str(path)]) == 1
+    assert f"{path}: is a pipe or a device" in capsys.readouterr().err
+
+
 def test_a_file_that_unpacks_to_very_much_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

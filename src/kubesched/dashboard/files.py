@@ -58,6 +58,8 @@ def kind_of_file(path: Path) -> ShownFile:
     """
     if path.is_dir():
         raise ManifestError(f"{path}: is a directory; expected {EXPECTED}")
+    if path.exists() and not path.is_file():
+        raise ManifestError(f"{path}: is a pipe or a device, which has no bound; save it to a file first")
     try:
         if is_decision_file(path):
             return "decisions"

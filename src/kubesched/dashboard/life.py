@@ -12,7 +12,7 @@ from kubesched.explain.report import PreemptionReport
 from kubesched.scheduler.scheduler import Scheduler
 
 from .observed import PodEvent
-from .queue_groups import scheduled_message
+from .queue_groups import MOST_TEXT, scheduled_message
 from .schema import Moment
 
 __all__ = ["is_whole", "life_of"]
@@ -77,11 +77,13 @@ def _of_object(pod: Pod) -> Iterator[Moment]:
         if at is None:
             continue
         if one.type == "PodScheduled" and one.status == "False":
-            yield Moment(at=at, what="rejected" if one.reason == "Unschedulable" else "waits", text=one.message)
+            yield Moment(
+                at=at, what="rejected" if one.reason == "Unschedulable" else "waits", text=one.message[:MOST_TEXT]
+            )
         elif one.type == "PodScheduled" and one.status == "True":
             yield Moment(at=at, what="bound", node=pod.spec.node_name)
         elif what := _CONDITIONS.get((one.type, one.status)):
-            yield Moment(at=at, what=what, text=one.message)
+            yield Moment(at=at, what=what, text=one.message[:MOST_TEXT])
     if (at := _time(status.start_time)) is not None:
         yield Moment(at=at, what="started", node=pod.spec.node_name)
     if (at := _time(meta.deletion_timestamp)) is not None:
@@ -90,7 +92,7 @@ def _of_object(pod: Pod) -> Iterator[Moment]:
 
 def _of_record(record: Record) -> Moment:
     node = record.node or record.nominated_node
-    text = record.message or (f"{record.feasible} of {record.nodes} nodes fit" if record.node else "")
+    text = record.message[:MOST_TEXT] or (f"{record.feasible} of {record.nodes} nodes fit" if record.node else "")
     return Moment(at=record.at, what=_OUTCOMES.get(record.outcome, record.outcome), text=text, node=node)
 
 

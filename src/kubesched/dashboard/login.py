@@ -12,6 +12,7 @@ import hmac
 import os
 import re
 import secrets
+import stat
 from collections.abc import Callable, Mapping
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
@@ -75,8 +76,12 @@ def _stored_key(path: Path, fresh: bytes) -> bytes:
         with os.fdopen(made, "w", encoding="ascii") as file:
             file.write(f"{fresh.hex()}\n")
         return fresh
-    with path.open(encoding="ascii", errors="replace") as file:
+    # A pipe of that name must not hold up the start.
+    there = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    with os.fdopen(there, encoding="ascii", errors="replace") as file:
         status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError("it is no file")
         if os.name == "posix" and status.st_mode & 0o077:
             raise ValueError("other users can read it; make it private with chmod 600, or delete it")
         if os.name == "posix" and status.st_uid != os.getuid():

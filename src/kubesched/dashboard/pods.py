@@ -19,7 +19,7 @@ from kubesched.scheduler.scheduler import Scheduler
 
 from .devices import DeviceCounts
 from .node_map import device_column, status_of, taint_texts
-from .queue_groups import scheduled_message, workload_of
+from .queue_groups import MOST_NAME, MOST_TEXT, scheduled_message, workload_of
 from .schema import Condition, Link, NodePage, PodList, PodPage, PodRow, PodShare
 from .source import PodQuery, Refused
 
@@ -27,8 +27,9 @@ __all__ = ["Places", "finding_pods", "links_of", "node_page", "pod_of", "pod_pag
 
 #: Pods that are looked at in one step.
 _BATCH: Final = 500
-#: Most links of a pod, and most pods of a node that are listed.
+#: Most links of a pod, and most conditions and pods of a node that are listed.
 _MOST_LINKS: Final = 64
+_MOST_CONDITIONS: Final = 64
 _MOST_SHARES: Final = 500
 
 
@@ -133,12 +134,13 @@ def pod_of(scheduler: Scheduler, objects: Objects, namespace: str, name: str) ->
 def pod_page(scheduler: Scheduler, objects: Objects, pod: Pod) -> PodPage:
     """Return the page of a pod, without its life."""
     places, workloads = Places(scheduler), Workloads(objects)
+    links = list(links_of(scheduler, objects, pod, workload_of(workloads, pod), places.node_of(pod)))
     return PodPage(
         pod=_row(pod, places, workloads),
         uid=pod.uid,
         scheduler_name=pod.spec.scheduler_name,
         requests=requests_of(PodInfo(pod).requests),
-        links=list(links_of(scheduler, objects, pod, workload_of(workloads, pod), places.node_of(pod)))[:_MOST_LINKS],
+        links=links[:_MOST_LINKS],
         message="" if pod.spec.node_name else scheduled_message(pod),
     )
 
@@ -156,7 +158,7 @@ def links_of(scheduler: Scheduler, objects: Objects, pod: Pod, workload: str, no
         above, _, name = workload.partition("/")
         if (above, name) != (owner.kind, owner.name) and name:
             yield Link(kind=above, namespace=pod.namespace, name=name)
-        yield Link(kind=owner.kind, namespace=pod.namespace, name=owner.name)
+        yield Link(kind=owner.kind[:MOST_NAME], namespace=pod.namespace, name=owner.name[:MOST_NAME])
     if pod.spec.scheduling_group is not None:
         yield Link(kind="PodGroup", namespace=pod.namespace, name=group_key(pod).partition("/")[2])
     yield from _claims(objects, pod)
@@ -218,7 +220,10 @@ def node_page(scheduler: Scheduler, objects: Objects, devices: DeviceCounts | No
         requested={**want, "pods": len(pods), **{key: used for key, (_, used) in counts.items()}},
         labels=dict(node.metadata.labels),
         taints=taint_texts(node),
-        conditions=[Condition(type=one.type, status=one.status, message=one.reason) for one in node.status.conditions],
+        conditions=[
+            Condition(type=one.type[:MOST_TEXT], status=one.status[:MOST_TEXT], message=one.reason[:MOST_TEXT])
+            for one in node.status.conditions[:_MOST_CONDITIONS]
+        ],
         pods=[
             PodShare(
                 namespace=info.pod.namespace,

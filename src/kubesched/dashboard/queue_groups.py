@@ -15,14 +15,15 @@ from kubesched.scheduler.scheduler import Scheduler
 
 from .schema import Place, QueueGroup, QueuePlace
 
-__all__ = ["finding_places", "scheduled_message", "workload_of"]
+__all__ = ["MOST_NAME", "MOST_TEXT", "finding_places", "scheduled_message", "workload_of"]
 
-#: Most groups of a place that are listed, and most that are told apart; the text of a reason is cut.
+#: Most characters of a text that anyone may have written, such as a message; it is cut.
+MOST_TEXT: Final = 2000
+#: Most groups of a place that are listed, and most that are told apart.
 _MOST_LISTED: Final = 100
 _MOST_GROUPS: Final = 2000
-_MOST_TEXT: Final = 1000
 #: Most characters of a workload's name: an annotation may say it.
-_MOST_NAME: Final = 320
+MOST_NAME: Final = 320
 #: Most plugins that a group names.
 _MOST_PLUGINS: Final = 16
 #: Pods that are looked at in one step.
@@ -104,19 +105,19 @@ def _gated(records: Sequence[QueuedPodInfo]) -> Iterable[_Waiting]:
 
 def workload_of(workloads: Workloads, pod: Pod) -> str:
     """Return the workload of a pod, cut if it is too long for a name."""
-    return workloads.of(pod)[:_MOST_NAME]
+    return workloads.of(pod)[:MOST_NAME]
 
 
 def scheduled_message(pod: Pod) -> str:
-    """Return the last message about the scheduling of a pod; empty if there was none."""
-    return next((one.message for one in pod.status.conditions if one.type == "PodScheduled"), "")
+    """Return the last message about the scheduling of a pod, cut if it is very long; empty if there was none."""
+    return next((one.message[:MOST_TEXT] for one in pod.status.conditions if one.type == "PodScheduled"), "")
 
 
 def _grouped(place: Place, pods: Iterable[_Waiting], count: int, workloads: Workloads, now: float) -> Steps[QueuePlace]:
     groups: dict[tuple[str, str], _Group] = {}
     longest: float | None = None
     for number, pod in enumerate(pods, 1):
-        key = (workload_of(workloads, pod.pod), pod.why[:_MOST_TEXT])
+        key = (workload_of(workloads, pod.pod), pod.why[:MOST_TEXT])
         group = groups.get(key)
         if group is None and len(groups) < _MOST_GROUPS:
             group = groups[key] = _Group(pod)

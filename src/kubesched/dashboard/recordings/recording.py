@@ -77,7 +77,7 @@ class Recording:
         self.preemptions = sorted(preemptions, key=lambda one: one.at)
         self.samples = list(samples)
         self.explains = explains
-        self.remarks = list(remarks)
+        self.remarks = [text[:_MOST_TEXT] for text in remarks]
         self.preempting_times = np.array([one.at for one in self.preemptions], np.float64)
         self.sample_times = np.array([one.at for one in self.samples], np.float64)
         numbers: dict[tuple[str, str], int] = {}

@@ -79,6 +79,8 @@ class Timeline:
             RecordingError: for times and amounts that cannot be, and for more than can be shown.
         """
         self.start, self.end = _checked(start, "start"), _checked(end, "end")
+        if end < start:
+            raise RecordingError(f"end: {end:g} is before the start, {start:g}")
         self.nodes = sorted(nodes, key=lambda one: (one.since, one.name))
         self.pods = pods
         self.names = sorted({one.name for one in self.nodes})

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import sys
 from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -27,7 +29,9 @@ from .run import run_question
 __all__ = ["Request", "main"]
 
 #: Niceness: the cluster that goes on comes first.
-_NICENESS = 10
+_NICENESS: Final = 10
+#: Seconds after which the process ends itself. Its parent gives up earlier, unless it was killed.
+_MOST_SECONDS: Final = 180
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,8 @@ def main() -> None:
     if hasattr(os, "nice"):
         with suppress(OSError):
             os.nice(_NICENESS)
+    if hasattr(signal, "alarm"):
+        signal.alarm(_MOST_SECONDS)
     request: Request = pickle.load(sys.stdin.buffer)
     answer: Outcome | Fault
     with redirect_stdout(sys.stderr):  # output of plugins is no part of the answer

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+import numpy as np
 
 from kubesched.api.kinds import PODS
 from kubesched.api.selectors import parse_selector_text
@@ -195,10 +196,9 @@ def _seen(embedded: Embedded) -> Seen:
 def _totals(embedded: Embedded, pods: Mapping[str, SeenPod], failed: Collection[str]) -> Totals:
     table = embedded.scheduler.cache.table
     rows = [row for row in table.order().tolist() if table.info(row).name not in failed]
-    allocatable, requested = (
-        table.allocatable[:, rows].sum(axis=1).tolist(),
-        table.requested[:, rows].sum(axis=1).tolist(),
-    )
+    # Sums of floats: sums of large integers would overflow.
+    allocatable = table.allocatable[:, rows].sum(axis=1, dtype=np.float64).tolist()
+    requested = table.requested[:, rows].sum(axis=1, dtype=np.float64).tolist()
     return Totals(
         nodes=len(rows),
         placed=sum(bool(one.node) for one in pods.values()),

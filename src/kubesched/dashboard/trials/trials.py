@@ -43,6 +43,14 @@ _GOING: Final = "is being deleted, and has not stopped"
 _KINDS: Final = ("weight", "drain", "fail", "add-nodes", "scale")
 
 
+class _FailedError(Exception):
+    """Process that ended without an answer. ``output`` is its standard error."""
+
+    def __init__(self, output: str) -> None:
+        super().__init__(output)
+        self.output = output
+
+
 class ClusterTrials:
     """Trials on a cluster. One question is answered at a time, and one is carried out at a time."""
 
@@ -91,6 +99,10 @@ class ClusterTrials:
         process = _start()
         try:
             return await asyncio.to_thread(_communicate, process, data)
+        except _FailedError as error:  # a process that is killed because the page has gone is none
+            _log.error("a what-if failed (exit code %s): %s", process.returncode, ascii(error.output[-4000:]))
+            last = error.output.strip().rpartition("\n")[2]
+            raise Refused(500, f"the trial failed: {last[:300] or f'exit code {process.returncode}'}") from None
         finally:
             process.kill()  # also when the page has gone; a process that has ended does not mind
 
@@ -199,7 +211,8 @@ def _communicate(process: subprocess.Popen[bytes], data: bytes) -> Outcome:
     """Return the answer of the process.
 
     Raises:
-        Refused: if it takes too long, says no, or fails.
+        Refused: if it takes too long, or says no.
+        _FailedError: if it fails.
     """
     try:
         answer, errors = process.communicate(data, timeout=_SECONDS)
@@ -215,8 +228,4 @@ def _communicate(process: subprocess.Popen[bytes], data: bytes) -> Outcome:
     try:
         raise Refused(409, msgspec.json.decode(answer, type=Fault).error)
     except msgspec.DecodeError:
-        last = errors.decode(errors="replace").strip().rpartition("\n")[2]
-        _log.error(
-            "a what-if failed (exit code %s): %s", process.returncode, ascii(errors[-4000:].decode(errors="replace"))
-        )
-        raise Refused(500, f"the trial failed: {last[:300] or f'exit code {process.returncode}'}") from None
+        raise _FailedError(errors.decode(errors="replace")) from None
