@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo clients browser test test-controlplane test-e2e matrix campaign fuzz fuzz-cel mutants lint format types layers bench bench-quick soak soak-up conformance sweep shutdown docs reference recordings release-check ui ui-check clean
+.PHONY: help setup demo clients browser test test-controlplane test-e2e matrix campaign campaign-mutants fuzz fuzz-cel mutants lint format types layers bench bench-quick soak soak-up conformance sweep shutdown docs reference recordings screenshots page-figures release-check ui ui-check clean
 
 help: ## show this list
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1\t\2/' | expand -t 28
@@ -58,6 +58,9 @@ campaign: $(STAMP) ## bad days of the whole system in virtual time, thousands of
 	KUBESCHED_SEEDS=$(or $(SEEDS),10000) $(BIN)/python -m pytest -n auto --dist worksteal tests/controlplane/test_campaign.py \
 	  tests/scheduler/test_group_invariants.py
 
+campaign-mutants: $(STAMP) ## faults in what the invariants rest on, and the first day that notices each (SEEDS=50)
+	$(BIN)/python tests/mutation/campaign_mutants.py --seeds $(or $(SEEDS),50)
+
 fuzz-cel: $(STAMP) ## random CEL expressions over every function, with bounds in time and memory (SECONDS=900)
 	KUBESCHED_FUZZ_SECONDS=$(or $(SECONDS),900) $(BIN)/python -m pytest -n 0 -s tests/cel/test_cel_fuzz.py
 
@@ -107,6 +110,12 @@ reference: $(STAMP) ## write the generated pages of docs/ again: flags, configur
 
 recordings: $(STAMP) ## run the commands of docs/recordings.md again and draw what they print
 	$(BIN)/python tests/site/recordings.py
+
+screenshots: $(STAMP) ## pictures of the dashboard in README and docs, by chromium, from a simulation; minutes
+	$(BIN)/python tests/browser/pictures.py
+
+page-figures: $(STAMP) ## the dashboard's page in chromium: first paint, frames, long tasks, memory over DURATION=120 seconds
+	$(BIN)/python tests/browser/figures.py --duration $(or $(DURATION),120)
 
 release-check: $(STAMP) ## what would be published, in dist/: built twice and compared, its files, versions, installation, SBOM
 	$(BIN)/python tests/installed/release.py

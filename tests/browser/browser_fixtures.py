@@ -26,6 +26,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Window]:
 def window(browser: Window) -> Iterator[Window]:
     """The window, of which nothing may be left to complain of when the test ends."""
     browser.resize(1400, 900)
+    browser.prefer("light")
     yield browser
     assert browser.faults() == []
 

@@ -185,6 +185,10 @@ class Window:
         media = [{"name": name, "value": value} for name, value in features.items()]
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": media})
 
+    def show(self, theme: str, width: int) -> None:
+        self.resize(width, 800)
+        self.prefer(theme)
+
     # -- what is seen --------------------------------------------------------------------------------------
 
     def all(self, selector: str) -> list[WebElement]:

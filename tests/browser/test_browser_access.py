@@ -45,15 +45,10 @@ def wrong(window: Window, views: Mapping[str, tuple[str, str]]) -> list[str]:
     return found
 
 
-def show(window: Window, theme: str, width: int) -> None:
-    window.resize(width, 800)
-    window.prefer(theme)
-
-
 @pytest.mark.parametrize("theme", ["dark", "light"])
 @pytest.mark.parametrize("width", [360, 1400])
 def test_axe_finds_nothing_in_any_view_of_a_cluster(theme: str, width: int, window: Window, live: Program) -> None:
-    show(window, theme, width)
+    window.show(theme, width)
     window.open(live)
     assert not (found := wrong(window, LIVE)), "\n".join(found)
 
@@ -61,7 +56,7 @@ def test_axe_finds_nothing_in_any_view_of_a_cluster(theme: str, width: int, wind
 @pytest.mark.parametrize("theme", ["dark", "light"])
 @pytest.mark.parametrize("width", [360, 1400])
 def test_axe_finds_nothing_in_any_view_of_two_recordings(theme: str, width: int, window: Window, two: Program) -> None:
-    show(window, theme, width)
+    window.show(theme, width)
     window.open(two)
     assert not (found := wrong(window, RECORDED)), "\n".join(found)
 
@@ -70,7 +65,7 @@ def test_axe_finds_nothing_in_any_view_of_two_recordings(theme: str, width: int,
 def test_axe_finds_nothing_where_there_is_nothing_to_see(
     theme: str, width: int, window: Window, empty: Program
 ) -> None:
-    show(window, theme, width)
+    window.show(theme, width)
     window.open(empty)
     found = wrong(window, EMPTY)
     window.expected = ["401"]

@@ -169,7 +169,8 @@ def test_the_failure_of_a_zone_is_tried_and_changes_nothing(window: Window, live
     assert "large-b, small-b fail" in window.see("outcome", "pods without a node").text
     assert int(window.text("outcome-moved")) > 0
     window.see("preview", "Then")
-    if AXE.is_file():
+    for theme, width in (("light", 1400), ("dark", 360)) if AXE.is_file() else ():
+        window.show(theme, width)
         assert window.violations() == []
     assert len(live.request("/api/v1/nodes")["items"]) == 7
     assert not any(each["spec"].get("unschedulable") for each in live.request("/api/v1/nodes")["items"])

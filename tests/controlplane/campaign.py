@@ -21,6 +21,7 @@ from memory_net import Network
 from replica import Replica
 
 from kubesched.api.kinds import KINDS, LEASES, NODES, PODS
+from kubesched.api.types import Pod
 from kubesched.api.wire import ApiError, Item
 from kubesched.base.tasks import Supervisor, child
 from kubesched.cluster.controllers import Budgets, ControllerManager
@@ -29,7 +30,9 @@ from kubesched.cluster.controllers.provisioner import Provisioner
 from kubesched.cluster.controllers.resource_claims import ResourceClaims
 from kubesched.cluster.controllers.volumes import Volumes
 from kubesched.cluster.store import InProcessClient, Store
-from kubesched.lab.simulate.run.virtual_time import VirtualClock, VirtualTimeLoop, run_virtual
+from kubesched.lab.simulate.run.virtual_time import VirtualClock
+
+from pausing import PausingLoop, run_pausing  # isort: skip
 
 __all__ = ["Day", "play"]
 
@@ -45,7 +48,7 @@ class Day:
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)
         loop = asyncio.get_running_loop()
-        assert isinstance(loop, VirtualTimeLoop)
+        assert isinstance(loop, PausingLoop)
         self.loop = loop
         self.broken: list[str] = []
         clock = VirtualClock(loop)
@@ -66,6 +69,12 @@ class Day:
         kind = next(kind for kind in KINDS if kind.plural == plural and kind in self.store.tables)
         return list(self.store.list(kind).items)
 
+    def bound_node(self, pod: Pod) -> str:
+        """Return the node that exactly this pod is bound to at the API server; empty without one."""
+        stored = self.store.table(PODS).objects.get((pod.namespace, pod.name))
+        node: str = stored.typed.spec.node_name if stored is not None and stored.uid == pod.uid else ""
+        return node
+
     # -- what happens ------------------------------------------------------------------------------------
 
     def _some_replica(self) -> Replica:
@@ -77,12 +86,26 @@ class Day:
     def partition(self) -> None:
         name = self._some_replica().client
         if not self.network.is_partitioned(name):
-            self.network.partition(name)
+            self.network.partition(name, one_way=self.rng.random() < 0.3)
             self.loop.call_later(self.rng.choice((2.0, 9.0, 20.0, 40.0)), self.network.heal, name)
 
+    def pause(self) -> None:
+        """One process stands still, as by SIGSTOP or while its virtual machine is moved; it is mostly the leader.
+
+        There is work for it when it goes on.
+        """
+        leaders = self.leaders()
+        name = (leaders[0] if leaders and self.rng.random() < 0.8 else self._some_replica()).client
+        self.network.pause(name)
+        self.world.new_pods()
+        self.loop.call_later(self.rng.choice((2.0, 18.0, 25.0, 40.0)), self.network.resume, name)
+
     def restart_server(self) -> None:
+        """The API server is away for a while; perhaps it comes back without its history."""
         self.network.down = True
         self.network.cut()
+        if self.rng.random() < 0.5:
+            self.store.compact()
         self.loop.call_later(self.rng.choice((1.0, 6.0, 25.0)), setattr, self.network, "down", False)
 
     def slow_disk(self) -> None:
@@ -112,7 +135,9 @@ class Day:
 
     def stop_replica(self) -> None:
         """The process ends; what it has sent arrives."""
-        self.lives[self.rng.choice(list(self.lives))].cancel()
+        name = self.rng.choice(list(self.lives))
+        self.network.resume(self.replicas[name].client)
+        self.lives[name].cancel()
 
     def jump(self) -> None:
         """The wall clock of one machine jumps."""
@@ -136,7 +161,7 @@ class Day:
         deeds = {
             world.new_pods: 14, world.delete_pod: 3, world.replace_pod: 2, world.touch_pod: 2, world.lift_gate: 2,
             world.bind_elsewhere: 1, world.change_node: 3, world.new_node: 2, world.delete_node: 1,
-            self.cut: 3, self.partition: 2, self.restart_server: 1, self.slow_disk: 1, self.expire: 2,
+            self.cut: 3, self.partition: 2, self.pause: 3, self.restart_server: 1, self.slow_disk: 1, self.expire: 2,
             self.kill: 1, self.kill_in_binding: 2, self.stop_replica: 1, self.jump: 2, self.steal_lease: 1,
         }  # fmt: skip
         self.rng.choices(list(deeds), weights=list(deeds.values()))[0]()
@@ -173,7 +198,7 @@ class Day:
             self.broken.append(f"S3: {[replica.name for replica in self.leaders()]} may write at the same time")
         for replica in self.replicas.values():
             if replica.synced:
-                self.broken += replica.scheduler.queue.views.check()
+                self.broken += replica.scheduler.queue.views.check() + replica.check_reserved()
         self.checks.check()
         assert not self.broken, "\n".join(self.broken)
 
@@ -225,6 +250,8 @@ class Day:
     async def _end(self) -> None:
         self._closing = True
         self._controllers.stop()
+        for replica in self.replicas.values():
+            self.network.resume(replica.client)
         for life in self.lives.values():
             life.cancel()
         await asyncio.wait(list(self.lives.values()))
@@ -239,16 +266,18 @@ class Day:
             self.check()
 
     async def _clear_up(self) -> None:
-        """Fair weather again: everything finds its way back without help (L1, L4)."""
+        """Fair weather again: everything finds its way back without help (L1, L2, L3)."""
         self.network.storm = self.network.disk_seconds = 0.0
         self.network.down = False
         for replica in self.replicas.values():
             replica.dies_in = 0
             self.network.heal(replica.client)
+            self.network.resume(replica.client)
         await asyncio.sleep(60)
         self.network.expire_watches()  # what swapped events hid from a watch that was cut is listed again
         await asyncio.sleep(10)
         self.check()
+        await self._check_woken()
         self.world.make_room()
         deadline = self.loop.time() + 900
         while self.world.waiting() or len(self.leaders()) != 1:
@@ -261,8 +290,25 @@ class Day:
             self.check()
         assert not problems, "\n".join(problems)
 
+    async def _check_woken(self) -> None:
+        """L2: no pod waits that could be placed. Tried once more, none of them is bound, unless pods are evicted for it."""
+        deadline = self.loop.time() + 60
+        while len(self.leaders()) != 1 or not self.leaders()[0].scheduler.is_idle:
+            if self.loop.time() > deadline:
+                return
+            await asyncio.sleep(1)
+        (leader,) = self.leaders()
+        waiting = {pod.key: pod for pod in self.world.waiting()}
+        evictions = self.evictions
+        leader.scheduler.queue.activate(waiting)
+        await asyncio.sleep(0.5)
+        forgotten = [key for key, pod in waiting.items() if pod.uid in self.checks.bound]
+        if forgotten and self.evictions == evictions:
+            self.broken.append(f"L2: {forgotten} could have been placed, and nothing had woken them; {self._state()}")
+        self.check()
+
     def _unsettled(self) -> list[str]:
-        """L2, L3: what is not yet as it is when nothing moves."""
+        """L3: what is not yet as it is when nothing moves."""
         if len(self.leaders()) != 1:
             return [f"S3: there are {len(self.leaders())} leaders"]
         (leader,) = self.leaders()
@@ -293,6 +339,6 @@ def quietly(main: Any) -> Any:
     """Run a day in virtual time, without a log."""
     logging.getLogger("kubesched").setLevel(logging.CRITICAL)
     try:
-        return run_virtual(main())
+        return run_pausing(main())
     finally:
         logging.getLogger("kubesched").setLevel(logging.NOTSET)

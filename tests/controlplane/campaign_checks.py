@@ -13,10 +13,11 @@ rejects the second pod.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import Any
 
-from kubesched.api.kinds import CLAIMS, NODES, PODS, RESOURCE_CLAIMS, VOLUMES
+from kubesched.api.kinds import CLAIMS, LEASES, NODES, PODS, RESOURCE_CLAIMS, VOLUMES, Kind
 from kubesched.api.storage import BIND_COMPLETED
 from kubesched.api.types import Pod
 from kubesched.cluster.store import Store
@@ -34,6 +35,7 @@ class Checks:
 
     Attributes:
         bound: node of each binding, by UID of the pod.
+        renewed: time at which the API server took the last renewal of the lease, by holder.
         disturbed: nodes that somebody else has shrunk, or bound pods to.
     """
 
@@ -47,7 +49,9 @@ class Checks:
         self._volume_of: dict[str, str] = {}
         self._seen = -1
         self._elsewhere: set[str] = set()
+        self.renewed: dict[str, float] = {}
         self._watch_bindings()
+        self._watch_lease()
 
     def sent(self, path: str, client: str) -> None:
         """Note who sends a write."""
@@ -87,6 +91,17 @@ class Checks:
             return stored
 
         self._store.bind = bind  # the test's onlooker
+
+    def _watch_lease(self) -> None:
+        real, loop = self._store.commit, asyncio.get_running_loop()
+
+        def commit(kind: Kind, obj: Any, *more: Any, **options: Any) -> Any:
+            stored = real(kind, obj, *more, **options)
+            if kind is LEASES:
+                self.renewed[stored.data()["spec"].get("holderIdentity") or ""] = loop.time()
+            return stored
+
+        self._store.commit = commit  # type: ignore[method-assign, assignment]  # the test's onlooker
 
     def _check_room(self, node_name: str, senders: set[str]) -> None:
         """S2, by what the API server has."""

@@ -35,6 +35,8 @@ Data = dict[str, Any]
 _MERGE = "application/merge-patch+json"
 _CPU = 3
 _GPU = "gpu.example"
+#: Holds a deleted pod, also one without a node, until somebody else lets it go.
+_FINALIZER = "example.com/wait"
 
 
 class World:
@@ -128,7 +130,8 @@ class World:
             (self._plain, self._gated, self._with_port, self._spread, self._with_claim, self._with_device),
             weights=(10, 1, 1, 1, 3, 2),
         )[0](spec, labels)
-        return {"metadata": {"name": name, "labels": labels}, "spec": spec}
+        finalizers = [_FINALIZER] if rng.random() < 0.2 else []
+        return {"metadata": {"name": name, "labels": labels, "finalizers": finalizers}, "spec": spec}
 
     def _plain(self, spec: Data, labels: Data) -> None:
         if self.rng.random() < 0.1:
@@ -181,7 +184,7 @@ class World:
 
     def replace_pod(self) -> None:
         """Gone and made again under its name, between two looks of any watch."""
-        if name := self._some(PODS):
+        if (name := self._some(PODS)) and not self.store.get(PODS, "default", name).typed.metadata.finalizers:
             self.store.delete(PODS, "default", name, grace_period_seconds=0)
             container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "200m"}}}
             self._create(PODS, {"metadata": {"name": name}, "spec": {"containers": [container]}})
@@ -243,6 +246,9 @@ class World:
         ready = {"type": "Ready", "status": "True", "lastTransitionTime": now}
         for item in self.store.list(PODS).items:
             pod = item.typed
+            if pod.metadata.deletion_timestamp is not None and pod.metadata.finalizers and self.rng.random() < 0.2:
+                self._merge(PODS, pod.name, {"metadata": {"finalizers": None}})
+                continue
             if not pod.spec.node_name:
                 continue
             if pod.metadata.deletion_timestamp is not None:

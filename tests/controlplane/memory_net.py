@@ -11,6 +11,7 @@ import errno
 import logging
 import re
 from collections.abc import Callable
+from contextvars import Context, copy_context
 from random import Random
 from typing import Any
 
@@ -24,6 +25,8 @@ from kubesched.client.http import FencedConnector
 from kubesched.cluster.http import HttpServer
 from kubesched.cluster.store import Store
 from kubesched.cluster.store.table import Watch
+
+from pausing import PROCESS, PausingLoop  # isort: skip
 
 _log = logging.getLogger("kubesched.tests")
 TOKEN = "campaign-token"
@@ -44,6 +47,12 @@ class Network:
         self._ends: set[End] = set()
         self._watches: dict[_Watch, None] = {}
         self._partitioned: dict[str, asyncio.Event] = {}
+        self._one_way: set[str] = set()
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, PausingLoop)
+        self.loop = loop
+        #: Context of the API server, which is never paused.
+        self.context = copy_context()
         self._server = HttpServer(store, token=TOKEN, rng=Random(rng.getrandbits(32)))
         self._front = Connections(self._answer, Connection, most=1000, log=_log, head_seconds=32.0)
         self._spoil_watches()
@@ -63,18 +72,44 @@ class Network:
             return 0.001
         return rng.choice((0.001, 0.001, 0.001, 0.02, 0.3)) if not self.strikes("slow", 0.02, rng) else 4.0
 
-    def partition(self, client: str) -> None:
-        """Hold back everything to and from a client; TCP delivers it once the partition heals."""
+    def partition(self, client: str, *, one_way: bool = False) -> None:
+        """Hold back everything to and from a client; TCP delivers it once the partition heals.
+
+        ``one_way``: what it sends arrives, and the answers are held back.
+        """
         self._partitioned.setdefault(client, asyncio.Event())
+        if one_way:
+            self._one_way.add(client)
 
     def heal(self, client: str) -> None:
         event = self._partitioned.pop(client, None)
+        self._one_way.discard(client)
         if event is not None:
             event.set()
-            for end in sorted(self._ends, key=lambda end: end.number):
-                end.release()
-                if end.peer is not None and end.peer.is_closing():
-                    end.abort()
+            self._release()
+
+    def _release(self) -> None:
+        for end in sorted(self._ends, key=lambda end: end.number):
+            end.release()
+            if end.peer is not None and end.peer.is_closing():
+                end.abort()
+
+    def pause(self, client: str) -> None:
+        """Let a process stand still: what it has sent arrives, what is sent to it waits."""
+        if client not in self._dead:
+            self.counts["pause"] = self.counts.get("pause", 0) + 1
+            self.loop.pause(client)
+
+    def resume(self, client: str) -> None:
+        if self.loop.is_paused(client):
+            self.loop.resume(client)
+            self._release()
+
+    def holds_back(self, client: str, process: str) -> bool:
+        """True if nothing reaches this end of a client's connections, which a process has (empty: the API server)."""
+        if self.loop.is_paused(process):
+            return True
+        return client in self._partitioned and not (client in self._one_way and not process)
 
     def is_partitioned(self, client: str) -> bool:
         return client in self._partitioned
@@ -88,6 +123,7 @@ class Network:
     def kill(self, client: str) -> None:
         """End a client's connections for good, as the end of its process does."""
         self.heal(client)
+        self.resume(client)
         self._dead.add(client)
         self.cut(client)
 
@@ -104,24 +140,25 @@ class Network:
         await asyncio.sleep(self.delay(self.rng))
         if self.down or client in self._dead or self.strikes("refused", 0.03):
             raise ConnectionRefusedError(errno.ECONNREFUSED, "connection refused")
-        near, far = factory(), self._front()
-        here, there = End(self, client, near, on_send), End(self, client, far, None)
-        here.peer, there.peer = there, here
-        self._ends |= {here, there}
-        far.connection_made(there)
+        near = factory()
+        here, _ = self._join(client, near, on_send)
         near.connection_made(here)
         return near
 
-    def repeat(self, client: str, raw: bytes) -> None:
-        """Let a write arrive once more, later and on a connection of its own; nobody reads the answer."""
+    def _join(self, client: str, near: Any, on_send: Callable[[bytes], None] | None) -> tuple[End, End]:
+        """Connect a client's protocol with the server. Return both ends."""
         far = self._front()
-        here, there = End(self, client, _Nobody(), None), End(self, client, far, None)
+        here, there = End(self, client, near, copy_context(), on_send), End(self, client, far, self.context, None)
         here.peer, there.peer = there, here
         self._ends |= {here, there}
-        far.connection_made(there)
-        loop = asyncio.get_running_loop()
-        loop.call_later(self.rng.choice((0.0, 0.5, 5.0)), there.receive, raw)
-        loop.call_later(20.0, there.abort)
+        self.context.copy().run(far.connection_made, there)
+        return here, there
+
+    def repeat(self, client: str, raw: bytes) -> None:
+        """Let a write arrive once more, later and on a connection of its own; nobody reads the answer."""
+        _, there = self._join(client, _Nobody(), None)
+        self.loop.call_later(self.rng.choice((0.0, 0.5, 5.0)), there.receive, raw, context=self.context)
+        self.loop.call_later(20.0, there.abort, context=self.context)
 
     def forget(self, end: End) -> None:
         self._ends.discard(end)
@@ -209,7 +246,15 @@ class End(asyncio.Transport):
 
     made = 0
 
-    def __init__(self, network: Network, client: str, protocol: Any, on_send: Callable[[bytes], None] | None) -> None:
+    def __init__(
+        self,
+        network: Network,
+        client: str,
+        protocol: Any,
+        context: Context,
+        on_send: Callable[[bytes], None] | None,
+    ) -> None:
+        """``context`` is that of the process which has this end."""
         super().__init__()
         End.made += 1
         self.number = End.made
@@ -218,8 +263,10 @@ class End(asyncio.Transport):
         self._network = network
         self._rng = Random(network.rng.getrandbits(64))
         self._protocol = protocol
+        self.context = context
+        self._process = context.get(PROCESS, "")
         self._on_send = on_send
-        self._loop = asyncio.get_running_loop()
+        self._loop = network.loop
         self._next = 0.0
         self._closed = False
         self._paused = False
@@ -250,7 +297,7 @@ class End(asyncio.Transport):
         self._next = max(self._next, self._loop.time() + self._network.delay(self._rng))
         peer = self.peer
         assert peer is not None
-        self._loop.call_at(self._next, peer.receive, raw)
+        self._loop.call_at(self._next, peer.receive, raw, context=peer.context)
 
     # -- receiving ---------------------------------------------------------------------------------------
 
@@ -261,20 +308,20 @@ class End(asyncio.Transport):
     def release(self) -> None:
         """Hand over what has arrived, unless reading is paused or the client is cut off."""
         while self._waiting and not self._closed and not self._paused:
-            if self._network.is_partitioned(self.client):
+            if self._network.holds_back(self.client, self._process):
                 return
             raw = self._waiting.pop(0)
             if raw is None:
                 self.abort()
             elif raw:
-                self._protocol.data_received(raw)
+                self.context.copy().run(self._protocol.data_received, raw)
 
     def pause_reading(self) -> None:
         self._paused = True
 
     def resume_reading(self) -> None:
         self._paused = False
-        self._loop.call_soon(self.release)
+        self._loop.call_soon(self.release, context=self.context)
 
     def is_reading(self) -> bool:
         return not self._paused
@@ -297,7 +344,7 @@ class End(asyncio.Transport):
     def _lose(self) -> None:
         self._closed = True
         self._network.forget(self)
-        self._loop.call_soon(self._protocol.connection_lost, None)
+        self._loop.call_soon(self._protocol.connection_lost, None, context=self.context)
 
     def is_closing(self) -> bool:
         return self._closed

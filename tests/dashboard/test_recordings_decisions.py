@@ -115,7 +115,8 @@ def test_a_pod_has_its_attempts(run: Run) -> None:
 def test_verdicts_are_those_of_the_attempt(run: Run) -> None:
     """Forwards and backwards in time, more moments than schedulers are kept."""
     mine = [one for one in records(run) if one.pod.name == "giant"]
-    for one in (mine[3], mine[-1], mine[0], mine[7], mine[1], mine[-2]):
+    assert len(mine) >= 5
+    for one in (mine[3], mine[-1], mine[0], mine[2], mine[1], mine[-2]):
         found = asyncio.run(run.decisions.verdicts("default", "giant", one.at))
         counts: dict[str, int] = {}
         for verdict in one.verdicts:

@@ -46,7 +46,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     placed = pod("placed", 500, 0, 0)
     placed["metadata"] |= {"uid": "u1", "creationTimestamp": "2026-01-01T00:00:00Z"}
     placed["spec"]["nodeName"], placed["status"] = "n0", {"phase": "Running"}
-    listed = [node("n0", "a"), node("n1", "b"), placed, pod("giant", 9000, 0, 0)]
+    listed = [node("n0", "a"), node("n1", "b"), placed, pod("giant", 9000, 0, 0), pod("small", 100, 0, 0)]
     (folder / "dump.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": listed}))
     return folder
 
@@ -153,8 +153,15 @@ def test_a_dump_stands_still_and_is_explained(standing: Served) -> None:
     assert used == {"n0": 500, "n1": 0}
     assert standing.get("runs/0/verdicts/default/giant")["verdict"] == [0, 0]
     pending = standing.get("runs/0/explain/pending")["pending"]
-    assert [one["pods"] for one in pending] == [["default/giant"]]
-    assert "queue" not in pending[0] or pending[0]["queue"] is None
+    assert sorted(one["pods"] for one in pending) == [["default/giant"], ["default/small"]]
+    assert all(one.get("queue") is None for one in pending)
+    places = {one["place"]: one["groups"] for one in standing.get("runs/0/queues")["places"]}
+    assert [(one["pod"], one["rejectedBy"]) for one in places["Unschedulable"]] == [
+        ("default/giant", ["NodeResourcesFit"])
+    ]
+    assert [one["pod"] for one in places["Active"]] == ["default/small"]
+    assert standing.get("runs/0/pods/default/giant")["pod"]["state"] == "Unschedulable"
+    assert (state["sample"]["queue"]["active"], state["sample"]["queue"]["unschedulable"]) == (1, 1)
     assert standing.get("runs/0/what-if")["applicable"] == []
     outcome = standing.post("runs/0/what-if", {"changes": [{"kind": "add-nodes", "like": "n0", "count": 2}]})
     assert (outcome["changes"], outcome["after"]["nodes"]) == (["2 nodes are added, like n0"], 4)

@@ -29,6 +29,27 @@ from kubesched.cluster.store.records import MOST_BYTES
 LONGEST = 2.0
 MAPS = "/api/v1/namespaces/default/configmaps"
 EXPRESSION = {"cel": {"expression": "device.driver == 'a'"}}
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+NETWORK = "/apis/networking.k8s.io/v1/namespaces/default"
+
+
+def definition(versions: int) -> dict[str, Any]:
+    given = {"served": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
+    listed = [{**given, "name": f"v{number}", "storage": number == 0} for number in range(versions)]
+    names = {"plural": "frogs", "kind": "Frog"}
+    spec = {"group": "a.b", "scope": "Cluster", "names": names, "versions": listed}
+    return {"metadata": {"name": "frogs.a.b"}, "spec": spec}
+
+
+def policy(exceptions: int) -> dict[str, Any]:
+    block = {"cidr": "10.0.0.0/8", "except": [f"10.{one >> 8}.{one & 255}.0/24" for one in range(exceptions)]}
+    return {"metadata": {"name": "a"}, "spec": {"podSelector": {}, "ingress": [{"from": [{"ipBlock": block}]}]}}
+
+
+def ingress(paths: int) -> dict[str, Any]:
+    backend = {"service": {"name": "s", "port": {"number": 80}}}
+    listed = [{"path": f"/{number}", "pathType": "Prefix", "backend": backend} for number in range(paths)]
+    return {"metadata": {"name": "a"}, "spec": {"rules": [{"http": {"paths": listed}}]}}
 
 
 def containers(count: int) -> list[dict[str, Any]]:
@@ -48,6 +69,9 @@ POSTED: list[tuple[str, str, bytes, str, int]] = [
     ("YAML of 700,000 lines", PODS, yaml_list(b"- a\n"), "application/yaml", 413),
     ("YAML of brackets", PODS, b"a: [" + b"[]," * 900_000 + b"]", "application/yaml", 413),
     ("a long name above many", PODS, msgspec.json.encode({"x" * 1_000_000: {str(one): {} for one in range(20_000)}}), "application/json", 413),
+    ("versions of a definition", DEFINITIONS, msgspec.json.encode(definition(2_000)), "application/json", 201),
+    ("exceptions of a block", f"{NETWORK}/networkpolicies", msgspec.json.encode(policy(20_000)), "application/json", 201),
+    ("paths of an ingress", f"{NETWORK}/ingresses", msgspec.json.encode(ingress(5_000)), "application/json", 201),
     ("many expressions", "/apis/resource.k8s.io/v1/deviceclasses", msgspec.json.encode({"metadata": {"name": "a"}, "spec": {"selectors": [EXPRESSION] * 10_000}}), "application/json", 422),
 ]  # fmt: skip
 

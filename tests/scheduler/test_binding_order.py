@@ -182,6 +182,20 @@ def test_a_failing_bind_is_undone_and_tried_again(name: str, error: Any, text: s
     play(scenario, plugins=[a_recorder(diary)])
 
 
+def test_the_room_of_a_failed_binding_wakes_a_pod_that_waits_for_it() -> None:
+    async def scenario(world: World) -> None:
+        world.nodes(1, "1")
+        world.faults.delay("bind", 3, name="first")
+        refused = world.faults.fail("bind", name="first", error=server_error(403, "Forbidden"))
+        world.create(a_pod("first", "800m"), a_pod("second", "800m"))
+        await world.sleep(2)
+        assert world.where("second") == "Unschedulable"
+        await world.until(lambda: world.node_of("second"), "binding", 2)
+        world.faults.remove(refused)
+
+    play(scenario)
+
+
 def test_a_bind_plugin_that_skips_leaves_it_to_the_next() -> None:
     diary = Answers(bind=Status.skip())
 

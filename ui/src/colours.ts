@@ -133,7 +133,9 @@ function scaleLegend(title: string, theme: Theme, [min, middle, max]: [string, s
 function useOf(cluster: Cluster, resource: Resource, theme: Theme): Painter {
   const colours = scale(theme);
   const none = pixel(NONE[theme]);
-  const value = (row: number) => cluster.share(resource, row);
+  // Nodes that are not ready count for nothing, and have no colour among the others.
+  const down = (row: number) => ["NotReady", "Failed"].includes(cluster.status.at(row));
+  const value = (row: number) => (down(row) ? NaN : cluster.share(resource, row));
   return {
     value,
     colour(row) {
@@ -142,6 +144,7 @@ function useOf(cluster: Cluster, resource: Resource, theme: Theme): Painter {
     },
     text(row) {
       const share = value(row);
+      if (down(row)) return cluster.status.at(row);
       if (!(share >= 0)) return `no ${resource.name}`;
       const of = `${amount(resource.requested[row], resource.unit)} of ${amount(resource.allocatable[row], resource.unit)}`;
       return `${resource.name} ${percent(share)}: ${of}`;

@@ -29,7 +29,7 @@ const MOST_HAPPENINGS = 300;
 const MOST_SAMPLES = 4000;
 /** Milliseconds between updates of figures; the map follows at once. */
 const CALM = 250;
-const RETRY = [500, 1000, 2000, 5000];
+const RETRY = [500, 1000, 2000, 3000];
 const MOST_CHANGES = 400;
 
 export class Run {

@@ -32,10 +32,13 @@ test.each(["light", "dark"] as const)("the %s scale changes its luminance evenly
   for (let at = 1; at < 256; at++) expect((light[at] - light[at - 1]) * (theme === "dark" ? 1 : -1)).toBeGreaterThan(-1);
 });
 
-test("utilisation is coloured by its share, and a node without the resource is grey", () => {
+test("utilisation is coloured by its share, and nodes without the resource or not ready are grey", () => {
   const use = painter(cluster, "use:cpu", "dark", null);
-  expect([use.colour(0), use.colour(1)]).toEqual([scale("dark")[255], scale("dark")[0]]);
-  expect([use.value(0), use.value(3)]).toEqual([1, NaN]);
+  expect(use.colour(0)).toBe(scale("dark")[255]);
+  expect(use.colour(1)).toBe(use.colour(3));
+  expect([...scale("dark")]).not.toContain(use.colour(1));
+  expect([use.value(0), use.value(1), use.value(3)]).toEqual([1, NaN, NaN]);
+  expect(use.text(1)).toBe("NotReady");
   expect(use.text(0)).toBe("cpu 100 %: 1 core of 1 core");
   expect(painter(cluster, "free:gpu.example.com", "dark", null).text(0)).toBe("gpu.example.com: 2 of 8 free");
 });

@@ -28,13 +28,15 @@ __all__ = ["decode_parts", "decode_pod", "next_version", "share_parts", "shared_
 
 #: Most bytes of the texts of kept entries, for each kind of entry.
 _MOST_BYTES: Final = 4 << 20
+#: Most bytes of the texts of entries with times. They recur for pods of the same second only, and each second makes new ones.
+_MOST_TIMED: Final = 1 << 20
 #: Bytes of a condition in addition to its message.
 _CONDITION: Final = 256
 #: Beginning of a spec whose node was written by the embedded cluster.
 _ON_NODE: Final = b'{"nodeName":"'
 #: The first pod seen of each owner, and the conditions of pods.
 _models: Kept[str, Pod] = Kept(_MOST_BYTES)
-_conditions: Kept[tuple[PodCondition, ...], tuple[PodCondition, ...]] = Kept(_MOST_BYTES)
+_conditions: Kept[tuple[PodCondition, ...], tuple[PodCondition, ...]] = Kept(_MOST_TIMED)
 #: Labels of objects, each as one shared dict.
 _labels: Kept[tuple[tuple[str, str], ...], dict[str, str]] = Kept(_MOST_BYTES)
 
@@ -53,9 +55,9 @@ T = TypeVar("T")
 class _Sections(Generic[T]):
     """Decoded sections, each made once. The key is the text that determines the section."""
 
-    def __init__(self, type_: type[T]) -> None:
+    def __init__(self, type_: type[T], most_bytes: int) -> None:
         self._decode = msgspec.json.Decoder(type_).decode
-        self._known: Kept[bytes, T] = Kept(_MOST_BYTES)
+        self._known: Kept[bytes, T] = Kept(most_bytes)
 
     def get(self, text: bytes) -> T | None:
         return self._known.get(text)
@@ -74,9 +76,9 @@ class _Sections(Generic[T]):
 
 _shell: Final = msgspec.json.Decoder(_Shell).decode
 #: Specs by their text without the node; metadata and status by texts without the parts that differ from pod to pod.
-_specs: Final = _Sections(PodSpec)
-_metadata: Final = _Sections(ObjectMeta)
-_statuses: Final = _Sections(PodStatus)
+_specs: Final = _Sections(PodSpec, _MOST_BYTES)
+_metadata: Final = _Sections(ObjectMeta, _MOST_TIMED)
+_statuses: Final = _Sections(PodStatus, _MOST_TIMED)
 
 
 def shared_labels(labels: dict[str, str]) -> dict[str, str]:

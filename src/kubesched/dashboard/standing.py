@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from time import monotonic
 from typing import Any, Final
 
+import msgspec
 from msgspec.structs import replace
 
+from kubesched.api.groups import group_key
+from kubesched.api.quantity import QuantityError
+from kubesched.api.types import Pod
 from kubesched.base.times import FixedClock, parse_time
 from kubesched.base.turns import Pace
 from kubesched.cluster.files import Manifests
@@ -17,7 +22,12 @@ from kubesched.lab.simulate.embedded import Embedded
 from kubesched.lab.simulate.inputs.arrivals import DEFAULT_EPOCH
 from kubesched.lab.simulate.run.standing import standing
 from kubesched.scheduler.config import FeatureGates, KubeSchedulerConfiguration
+from kubesched.scheduler.core.diagnosis import Rejection
+from kubesched.scheduler.core.search import prepared
+from kubesched.scheduler.framework.cycle_state import CycleState
+from kubesched.scheduler.framework.failures import PluginFailedError
 from kubesched.scheduler.framework.registry import Registry
+from kubesched.scheduler.nodes.podinfo import PodInfo
 from kubesched.scheduler.scheduler import Scheduler
 
 from .live import Live
@@ -28,6 +38,8 @@ __all__ = ["StandingSource", "standing_source"]
 
 #: Most remarks that are shown.
 _MOST_REMARKS: Final = 20
+#: Real seconds for which pods that wait are tried.
+_TRY_SECONDS: Final = 5.0
 
 
 class StandingSource(Live):
@@ -87,7 +99,47 @@ async def standing_source(
     """
     clock = FixedClock(newest_time(manifests))
     async with standing(manifests, registry, replace(config, extenders=()), gates, clock=clock) as (embedded, remarks):
+        untried = _try_once(embedded.scheduler)
+        if untried:
+            remarks.append(f"{untried:,} waiting pods were not tried, because that takes long; they are in Active.")
         yield StandingSource(name, number, embedded, [*manifests.warnings, *remarks])
+
+
+def _try_once(scheduler: Scheduler) -> int:
+    """Have the queue know the pods that fit nowhere, as after an attempt. Pods that fit stay active: nothing is decided.
+
+    Return the number of pods for which there was no time. Members of pod groups stay, too, as only a whole group can be tried.
+    """
+    deadline = monotonic() + _TRY_SECONDS
+    rejectors: dict[bytes, frozenset[str]] = {}
+    untried = 0
+    for pod in scheduler.queue.views.pods_in_active():
+        if group_key(pod):
+            continue
+        alike = msgspec.json.encode((pod.namespace, pod.metadata.labels, pod.spec))
+        if alike not in rejectors:
+            if monotonic() > deadline:
+                untried += 1
+                continue
+            rejectors[alike] = _rejectors(scheduler, pod)
+        record = scheduler.queue.pop_specific(pod) if rejectors[alike] else None
+        if record is not None:
+            record.attempts, record.unschedulable_plugins = 0, set(rejectors[alike])
+            scheduler.queue.add_unschedulable_if_not_present(record, scheduler.queue.scheduling_cycle)
+    return untried
+
+
+def _rejectors(scheduler: Scheduler, pod: Pod) -> frozenset[str]:
+    """Return the plugins that keep a pod off every node; none if it fits one, or if that cannot be told."""
+    profile = scheduler.profiles.get(pod.spec.scheduler_name)
+    if profile is None:
+        return frozenset()
+    try:
+        with profile.search.aside():
+            found = profile.search.evaluate(prepared(CycleState(), record_plugin_metrics=False), PodInfo(pod))
+    except (PluginFailedError, QuantityError):
+        return frozenset()
+    return found.diagnosis.unschedulable_plugins if isinstance(found, Rejection) else frozenset()
 
 
 def newest_time(manifests: Manifests) -> float:

@@ -50,6 +50,11 @@ export function Happenings({ run, short = false }: { run: Run; short?: boolean }
         <p class="dim empty">{run.recorded ? `Nothing changed in the ${duration(window)} before.` : "Nothing has changed since the page is open."}</p>
       )}
       {!short && list.length > LONG && <p class="dim">The last {LONG} are shown.</p>}
+      {!short && !run.recorded && (
+        <p class="dim">
+          What happened before is in a file of decisions, if one is written (<code>--decisions FILE</code>): <code>kubesched view FILE</code> shows any moment of it.
+        </p>
+      )}
     </section>
   );
 }

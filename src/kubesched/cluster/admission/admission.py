@@ -34,7 +34,7 @@ __all__ = ["SYSTEM_PRIORITIES", "Admission", "PreparedSpec", "default_pod_spec"]
 #: Priority classes that every cluster has.
 SYSTEM_PRIORITIES: Final = ("system-cluster-critical", "system-node-critical")
 #: Most bytes of pod specs, as sent and as defaulted, in the memo of defaulted specs.
-_MEMO_SIZE: Final = 8 << 20
+_MEMO_SIZE: Final = 4 << 20
 _GATED_MESSAGE: Final = "Scheduling is blocked due to non-empty scheduling gates"
 _OVERHEAD_TEXT: Final = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
 

@@ -29,6 +29,7 @@ Data = dict[str, Any]
 #: Amounts of a limit range from smallest to largest, and their names in messages.
 _IN_ORDER: Final = {"min": "min", "defaultRequest": "default request", "default": "default", "max": "max"}
 _LIMITS: Final = (*_IN_ORDER, "maxLimitRequestRatio")
+_LIMITED: Final = ("", "Container", "PersistentVolumeClaim", "Pod")
 #: Scopes of quotas: all are about pods.
 _SCOPES: Final = frozenset(
     ["BestEffort", "CrossNamespacePodAffinity", "NotBestEffort", "NotTerminating", "PriorityClass", "Terminating"]
@@ -135,12 +136,25 @@ def _service(spec: Data, path: str, causes: Causes) -> None:
             causes.required(f"{path}.ports[{index}].name")
 
 
+def _ingress_path(data: Data, path: str, causes: Causes) -> None:
+    """Check the path of a rule. Where an implementation defines what it means, it may also be empty."""
+    text, is_free = data.get("path") or "", data.get("pathType") == "ImplementationSpecific"
+    if not text.startswith("/") and (text or not is_free):
+        causes.invalid(f"{path}.path", text, "must be an absolute path")
+    for part in () if is_free else ("//", "/./", "/../", "%2f", "%2F"):
+        if part in text:
+            causes.invalid(f"{path}.path", text, f"must not contain '{part}'")
+    if not is_free and (end := next(filter(text.endswith, ("/..", "/.")), "")):
+        causes.invalid(f"{path}.path", text, f"cannot end with '{end}'")
+
+
 def _ip_block(block: Data, path: str, causes: Causes) -> None:
     """Check that the exceptions of a block are parts of it. What is no range is reported elsewhere."""
-    for index, text in enumerate(block.get("except") or ()):
-        with suppress(ValueError, TypeError):
-            whole, part = (ip_network(one, strict=False) for one in (block.get("cidr") or "", text))
-            if part == whole or part.version != whole.version or not part.subnet_of(whole):  # type: ignore[arg-type]
+    with suppress(ValueError):
+        whole: Any = ip_network(block.get("cidr") or "", strict=False)
+        for index, text in enumerate(block.get("except") or ()):
+            part: Any = ip_network(text, strict=False)
+            if part == whole or part.version != whole.version or not part.subnet_of(whole):
                 causes.invalid(f"{path}.except[{index}]", text, "must be a strict subset of `cidr`")
 
 
@@ -228,7 +242,13 @@ def _limit_range(item: Data, path: str, causes: Causes) -> None:
             if most is not None and least.nanos > most.nanos:
                 why = f"{low_text} value {item[low][name]} is greater than {high_text} value {item[high][name]}"
                 causes.invalid(f"{path}.{low}[{name}]", str(item[low][name]), why)
-    if item.get("type") == "PersistentVolumeClaim" and not any("storage" in amounts[name] for name in ("min", "max")):
+    type_ = item.get("type") or ""
+    if type_ not in _LIMITED and "/" not in type_:
+        causes.invalid(f"{path}.type", type_, "must be a standard limit type or fully qualified")
+    for name in ("default", "defaultRequest") if type_ == "Pod" else ():
+        if item.get(name):
+            causes.forbidden(f"{path}.{name}", "may not be specified when `type` is 'Pod'")
+    if type_ == "PersistentVolumeClaim" and not any("storage" in amounts[name] for name in ("min", "max")):
         text = "either minimum or maximum storage value is required, but neither was provided"
         causes.required(f"{path}.limits", text)
     for name, ratio in amounts["maxLimitRequestRatio"].items():
@@ -319,6 +339,7 @@ TYPE_CHECKS: Final[Mapping[str, Callable[[Data, str, Causes], None]]] = {
     "Secret": _secret,
     "ConfigMap": _config_map,
     "ServiceSpec": _service,
+    "HTTPIngressPath": _ingress_path,
     "IPBlock": _ip_block,
     "EndpointSlice": _endpoint_slice,
     "PersistentVolumeClaimSpec": _claim,

@@ -220,7 +220,7 @@ class StoredPod(Stored):
         }
 
 
-@remembered(8 << 20)
+@remembered(1 << 20)
 def _says_deleted(metadata: bytes) -> bool:
     """True if a shared text of metadata belongs to pods that are being deleted."""
     return _DELETED in metadata
