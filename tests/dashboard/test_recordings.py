@@ -121,6 +121,21 @@ def test_what_is_played_counts_every_binding_and_preemption(result: Result, sour
     assert all(names[one.row] in ("", where[one.pod]) for one in listed)
 
 
+def test_bindings_at_the_very_start_are_played_from_before_it(result: Result) -> None:
+    """A scheduler takes no virtual time: all may be bound at the first moment, which may be the last one, too."""
+    nodes = [NodeTimes(name="n", allocatable={"cpu": 4000})]
+    pods = [
+        PodTimes(namespace="a", name=str(number), workload="", node="n", phase="", created=0.0, queued=0.0, bound=0.0)
+        for number in range(3)
+    ]
+    short = changed(result, pods=pods, node_times=nodes, virtual_seconds=0, pending=[], preemptions=[], series=Series())
+    source = RecordingSource(recording_of_result(short, "x"), 0)
+    played = asyncio.run(source.played(-1.0, 0.0, 10)).changes
+    assert [(one.at, one.bound_count, one.nodes) for one in played] == [(0.0, 3, [])]
+    assert asyncio.run(source.played(0.0, 0.0, 10)).changes == []
+    assert [one.at for one in asyncio.run(source.series()).samples] == [0.0]
+
+
 def test_queues_hold_the_pods_that_wait(result: Result, source: RecordingSource) -> None:
     for at in moments(result):
         places = {one.place: one for one in asyncio.run(source.queues(at)).places}

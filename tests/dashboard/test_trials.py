@@ -450,6 +450,25 @@ def test_a_cancelled_question_ends_its_process_and_is_no_failure(
     assert not caplog.records
 
 
+def test_changes_are_carried_out_whole_when_the_page_goes() -> None:
+    async def work(mine: ClusterTrials) -> int:
+        question = WhatIf(changes=[AddNodes(like="n0", count=120), AddNodes(like="n1", count=3)])
+        task = asyncio.create_task(mine.apply(question))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        with pytest.raises(Refused, match="other changes are being carried out"):
+            await mine.apply(question)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        await mine.apply(WhatIf(changes=[AddNodes(like="n2", count=1)]))
+        return len(mine._embedded.nodes())
+
+    assert on_a_real_loop(work) == 6 + 123 + 1
+
+
 def test_documents_of_proposals_are_read_strictly() -> None:
     for text in (
         b'{"changes":[{"kind":"explode"}]}',

@@ -189,6 +189,8 @@ class RecordingSource:
             raise Refused(
                 400, f"from {start:g} to {end:g}: the first moment is the later one; ask for the state to go back"
             )
+        if start < self._line.start:  # so the first moment is part of it, at which a simulation may bind everything
+            first = math.nextafter(first, -math.inf)
         if most < 1:
             raise Refused(400, f"most: {most} changes; expected 1 to {_MOST_CHANGES}")
         return await asyncio.to_thread(self._played, first, last, min(most, _MOST_CHANGES))
@@ -204,9 +206,9 @@ class RecordingSource:
             grid = start + (end - start) * np.arange(1, most + 1) / most
             places = np.unique(np.searchsorted(moments, grid, "right")) - 1
             moments = moments[places[places >= 0]]  # the last moment of each step
-        requested, states, before, changes = line.requested(start), line.states(start), start, []
+        requested, states, before, changes = line.requested(start), line.states(max(start, line.start)), start, []
         for version, at in enumerate(moments.tolist(), 1):
-            nodes = line.changed_nodes(before, at)
+            nodes = line.changed_nodes(max(before, line.start), at)  # those of the first moment are no change
             states = line.states(at) if len(nodes) else states
             changes.append(self._change(version, before, at, requested, states, nodes))
             before = at
@@ -270,7 +272,7 @@ class RecordingSource:
 
     def _series(self) -> Series:
         recording, line = self._recording, self._line
-        times = [one.at for one in recording.samples] or np.linspace(line.start, line.end, _SAMPLES).tolist()
+        times = [one.at for one in recording.samples] or np.unique(np.linspace(line.start, line.end, _SAMPLES)).tolist()
         found: list[Sample] = []
         before = line.start - 1.0
         requested = line.requested(before)

@@ -62,7 +62,7 @@ class ClusterTrials:
         self._gates = gates
         self._modules = list(plugin_modules)
         self._asked = False
-        self._applying = False
+        self._applying: asyncio.Task[Applied] | None = None
 
     async def choices(self) -> Choices:
         applicable = ["drain", *(["fail"] if self._embedded.kubelets is not None else []), "add-nodes", "scale"]
@@ -113,21 +113,22 @@ class ClusterTrials:
         checked(question, embedded.store, profiles_of(embedded.scheduler))
         for one in question.changes:
             self._check_applicable(one)
-        if self._applying:
+        if self._applying is not None and not self._applying.done():
             raise Refused(429, "other changes are being carried out; ask again when they are done")
-        self._applying = True
+        # A page that goes meanwhile does not leave half of them.
+        self._applying = asyncio.create_task(self._carried_out(question), name="dashboard-apply")
+        return await asyncio.shield(self._applying)
+
+    async def _carried_out(self, question: WhatIf) -> Applied:
         done: list[str] = []
         remarks: list[str] = []
-        try:
-            for one in question.changes:
-                try:
-                    await self._do(one, done, remarks)
-                except ApiError as error:
-                    remarks.append(f"The cluster refused it: {error}")
-                except Refused as error:  # an earlier change took away what this one is about
-                    remarks.append(str(error))
-        finally:
-            self._applying = False
+        for one in question.changes:
+            try:
+                await self._do(one, done, remarks)
+            except ApiError as error:
+                remarks.append(f"The cluster refused it: {error}")
+            except Refused as error:  # an earlier change took away what this one is about
+                remarks.append(str(error))
         return Applied(done=done, remarks=remarks)
 
     def _check_applicable(self, one: Proposal) -> None:
