@@ -19,7 +19,7 @@ import pytest
 
 from certificate_kit import Authority
 from kubesched.api.kinds import PODS
-from kubesched.api.wire import ApiError, ListPage
+from kubesched.api.wire import ApiError, ListPage, NotLeaderError
 from kubesched.client import http, http_reading
 from kubesched.client.backoff import MOST_RETRY_AFTER, retry_after
 from kubesched.client.bodies import AnswerTooLongError
@@ -27,6 +27,7 @@ from kubesched.client.http import HttpTransport
 from kubesched.client.http_reading import read_events, read_item, status_error
 from kubesched.client.reflector import Reflector
 from kubesched.client.store import version_of
+from kubesched.scheduler.core.failure import is_fenced
 
 HEAD = b"HTTP/1.1 %s\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n%s\r\n"
 
@@ -207,6 +208,28 @@ def test_a_request_is_repeated_after_a_minute_at_most(after: bytes, monkeypatch:
 
     asyncio.run(main())
     assert max(slept) == MOST_RETRY_AFTER
+
+
+def test_a_write_that_is_not_repeated_for_want_of_the_lease_ends_as_its_first_answer_did() -> None:
+    may_write = True
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal may_write
+        await reader.readuntil(b"\r\n\r\n")
+        may_write = False
+        writer.write(b"HTTP/1.1 503 Busy\r\nRetry-After: 0\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+    async def main() -> None:
+        async with client_of(answer) as client:
+            client.may_write = lambda: may_write
+            with pytest.raises(ApiError) as caught:
+                await client.bind("default", "p", "", "n")
+            assert (caught.value.code, is_fenced(caught.value)) == (503, False)
+            with pytest.raises(NotLeaderError):
+                await client.bind("default", "p", "", "n")
+
+    asyncio.run(main())
 
 
 class _Refusing:

@@ -6,7 +6,8 @@ batches. Needs the ``server`` extra (aiohttp). Callers: :class:`.port.ApiPort` a
 
     refused by the server       -> ApiError; details["retryAfterSeconds"] if the server said when to come back
     not reached, cut off        -> OSError (ConnectionRefusedError if nothing listens)
-    lease lost meanwhile        -> NotLeaderError: a write that waited for a connection, or for a retry, is not sent
+    lease lost meanwhile        -> NotLeaderError: a write that waited for a connection is not sent, or not repeated; if it
+                                   was sent before, the ApiError that asked for the retry
     401                         -> one more try with new credentials, if they can be renewed; then ApiError
     429 or 5xx with Retry-After -> wait, at most a minute, and retry, at most ``max_retries`` times; after a 429 all
                                    requests slow down (:mod:`.pace`)
@@ -271,6 +272,7 @@ class HttpTransport:
         raw = None if body is None else _encode(body)
         tries = token = 0
         renewed = False
+        unclear: ApiError | None = None
         while True:
             try:
                 async with self._pace as token:
@@ -296,6 +298,11 @@ class HttpTransport:
                 ):
                     raise
                 delay, code = after, str(error.code)
+                unclear = error if error.code >= 500 else unclear
+            except NotLeaderError:
+                if unclear is None:
+                    raise
+                break
             except ConnectionResetError:
                 if method != "GET" or not retry or tries >= self._max_retries:
                     raise
@@ -305,6 +312,7 @@ class HttpTransport:
                 self._observer.repeated(method, code)
             logger.debug("%s %s is repeated in %.1f s", method, path, delay)
             await asyncio.sleep(delay)
+        raise unclear  # it is not repeated without the lease; the first request may have been carried out
 
     async def _once(
         self, method: str, path: str, query: Mapping[str, str] | None, raw: bytes | None, content_type: str
