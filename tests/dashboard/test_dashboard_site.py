@@ -17,7 +17,7 @@ from site_kit import Client, Still, serving
 from yarl import URL
 
 from kubesched.dashboard.login import COOKIE, SESSION_SECONDS, Login
-from kubesched.dashboard.schema import Scale, WhatIf
+from kubesched.dashboard.schema import PodList, PodRow, Scale, WhatIf
 from kubesched.dashboard.server import MOST_STREAMS
 from kubesched.dashboard.source import PodQuery, Refused
 
@@ -224,6 +224,23 @@ def test_every_answer_has_the_headers_that_bind_the_page() -> None:
             assert "Access-Control-Allow-Origin" not in headers
 
     run(check)
+
+
+class Turning(Still):
+    """Source of a pod whose workload turns the direction of the text."""
+
+    async def pods(self, query: PodQuery, at: float | None) -> PodList:
+        return PodList(
+            pods=[PodRow(namespace="d", name="p", workload="Job/\u202egpj.exe\u2066", state="Active")], total=1
+        )
+
+
+def test_characters_that_turn_a_text_are_shown_in_words() -> None:
+    async def check(client: Client) -> None:
+        _, found, _ = await client.get("runs/0/pods")
+        assert found["pods"][0]["workload"] == r"Job/\u202egpj.exe\u2066"
+
+    run(check, Turning())
 
 
 def test_the_page_itself_needs_no_login() -> None:

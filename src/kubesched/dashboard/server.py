@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import re
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
@@ -66,6 +67,9 @@ _SECURE: Final = {
 _NO_STORE: Final = {"Cache-Control": "no-store", "Vary": "Accept-Encoding", **_SECURE}
 _FOREVER: Final = {**_NO_STORE, "Cache-Control": "private, max-age=31536000, immutable"}
 _STREAM: Final = {**_NO_STORE, "Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
+
+#: Characters that turn the direction of a text, in UTF-8. Names and messages with them look like others.
+_TURNS: Final = re.compile(rb"\xe2\x80[\xaa-\xae]|\xe2\x81[\xa6-\xa9]")
 
 _API: Final = "/ui/api/v1/"
 
@@ -162,6 +166,7 @@ class Site:
         self, request: web.BaseRequest, body: bytes | bytearray, kind: str, document: Any = None
     ) -> web.Response:
         headers = {**_NO_STORE, "Content-Type": kind}
+        body = _TURNS.sub(_escaped, body)
         if len(body) < _COMPRESSED or not _accepts_gzip(request):
             return web.Response(body=bytes(body), headers=headers)
         packed = await self._compressed(document, body)
@@ -368,6 +373,11 @@ def _accepts_gzip(request: web.BaseRequest) -> bool:
         if coding.strip().lower() in ("gzip", "*"):
             return quality.replace(" ", "").rstrip("0") not in ("q=", "q=0.", "q=0")
     return False
+
+
+def _escaped(turn: re.Match[bytes]) -> bytes:
+    """Return a character in words, within a JSON text."""
+    return rb"\\u%04x" % ord(turn[0].decode())
 
 
 def _gzip(body: bytes | bytearray) -> bytes:
