@@ -200,13 +200,7 @@ class _Reader:
         self.end = max(self.end, self._now)
         for line, number in lines:
             try:
-                match line:
-                    case Put():
-                        self._objects.put(line)
-                    case Change():
-                        self._objects.change(line)
-                    case Gone():
-                        self._objects.gone(line)
+                self._objects.take(line)
             except BadLineError as error:
                 raise DecisionsError(f"{path}: line {number}: {error}") from None
             if len(self.lives) > MOST_PODS:

@@ -147,13 +147,7 @@ class _Standing:
 
     def _apply(self, line: Put | Change | Gone, number: int) -> None:
         try:
-            match line:
-                case Put():
-                    self._objects.put(line)
-                case Change():
-                    self._objects.change(line)
-                case Gone():
-                    self._objects.gone(line)
+            self._objects.take(line)
         except BadLineError as error:
             raise DecisionsError(f"{self._path}: line {number}: {error}") from None
 

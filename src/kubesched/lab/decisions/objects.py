@@ -98,6 +98,20 @@ class Objects:
             new = replace(new, status=status)
         informer.put(line.key, new)
 
+    def take(self, line: Put | Change | Gone) -> None:
+        """Take a line about an object.
+
+        Raises:
+            BadLineError: if it cannot belong there.
+        """
+        match line:
+            case Put():
+                self.put(line)
+            case Change():
+                self.change(line)
+            case Gone():
+                self.gone(line)
+
     def gone(self, line: Gone) -> None:
         """Take a deletion."""
         informer = self._port.informers.get(line.kind)

@@ -162,14 +162,10 @@ class _Replay:
             BadLineError: if it cannot belong there.
         """
         match line:
-            case Put():
-                self._objects.put(line)
-            case Change():
-                self._objects.change(line)
-                if line.node and line.kind == "pods":
+            case Put() | Change() | Gone():
+                self._objects.take(line)
+                if isinstance(line, Change) and line.node and line.kind == "pods":
                     self._shown(line.key)
-            case Gone():
-                self._objects.gone(line)
             case Decided():
                 self._clock.seconds = line.at
                 self._decided(line)
