@@ -394,6 +394,8 @@ def test_no_other_module_starts_tasks() -> None:
     }
     assert {name: [call.split()[1] for call in calls] for name, calls in found.items()} == {
         # These wrap tasks that they got from child().
+        "dashboard/shared.py": ["shield"],
+        "dashboard/trials/trials.py": ["shield"],
         "scheduler/framework/binding_points.py": ["as_completed"],
         # These drive a loop from outside, as asyncio.run does: they wait for the one task that they start or end.
         "lab/simulate/stepping.py": ["create_task", "ensure_future"],

@@ -15,15 +15,17 @@ import socket
 from collections.abc import Callable
 from typing import Any, Final
 
-from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError
-
 from kubesched.base.connections import Connection, Connections
+from kubesched.base.extras import needing
 from kubesched.base.times import RealClock
 
 from .login import COOKIE, MOST_BODY, SESSION_SECONDS, Login, check_write, session_key
 from .server import Site, refused
 from .source import Refused
+
+with needing("the dashboard", "server"):
+    from aiohttp import web
+    from aiohttp.http_exceptions import HttpProcessingError
 
 __all__ = ["Listener"]
 

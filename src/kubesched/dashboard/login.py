@@ -18,12 +18,14 @@ from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 from typing import Final
 
-from aiohttp import web
-
+from kubesched.base.extras import needing
 from kubesched.base.hosts import is_loopback, name_in
 from kubesched.base.times import Clock
 
 from .source import Refused
+
+with needing("the dashboard", "server"):
+    from aiohttp import web
 
 __all__ = ["COOKIE", "MOST_BODY", "Login", "check_write", "session_key"]
 

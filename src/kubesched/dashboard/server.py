@@ -18,17 +18,21 @@ from typing import Any, Final, TypeVar
 from urllib.parse import parse_qs, unquote
 
 import msgspec
-from aiohttp import web
 
 from kubesched import __version__
+from kubesched.base.extras import needing
 from kubesched.base.large_json import large_json
 from kubesched.base.lines import printable
 from kubesched.base.pages import Answer
+from kubesched.base.tasks import EndedFirstError, unless
 
 from .login import MOST_BODY, check_write
 from .schema import Dashboard, Fault, WhatIf
 from .source import PodQuery, Refused, Source
 from .static_files import static_files
+
+with needing("the dashboard", "server"):
+    from aiohttp import web
 
 __all__ = ["Site", "refused"]
 
@@ -205,16 +209,12 @@ class Site:
                 await response.prepare(request)
                 if request.method == "HEAD":
                     return response
-                closing = asyncio.create_task(self._closing.wait(), name="dashboard-closing")
-                sending = asyncio.create_task(_send(response, events), name="dashboard-stream")
                 try:
-                    await asyncio.wait((closing, sending), return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    for task in (closing, sending):
-                        task.cancel()
-                    _, ended = await asyncio.gather(closing, sending, return_exceptions=True)
-                    if isinstance(ended, Exception) and not isinstance(ended, ConnectionError):
-                        _log.error("a stream of changes failed", exc_info=ended)
+                    await unless(self._closing, _send(response, events), "dashboard-stream")
+                except (EndedFirstError, ConnectionError):
+                    pass  # this site closes, or the page has gone
+                except Exception:
+                    _log.exception("a stream of changes failed")
         finally:
             self._streams -= 1
         return response

@@ -9,6 +9,8 @@ import asyncio
 from collections.abc import Callable, Coroutine, Hashable
 from typing import Any, Final, TypeVar
 
+from kubesched.base.tasks import child
+
 from .source import Refused
 
 __all__ = ["SharedAnswers"]
@@ -35,7 +37,7 @@ class SharedAnswers:
         if task is None:
             if len(self._under_way) >= MOST_ANSWERS:
                 raise Refused(503, f"{MOST_ANSWERS} answers are under way already; ask again later")
-            task = asyncio.get_running_loop().create_task(make(), name="dashboard-answer")
+            task = child(make(), "dashboard-answer")
             self._under_way[question] = task
             task.add_done_callback(lambda done: self._end(question, done))
         return await asyncio.shield(task)

@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 from kubesched.api.wire import ApiError
+from kubesched.base.tasks import child
 from kubesched.base.turns import in_turns
 from kubesched.cluster.files import saving
 from kubesched.lab.simulate.embedded import Embedded
@@ -116,7 +117,7 @@ class ClusterTrials:
         if self._applying is not None and not self._applying.done():
             raise Refused(429, "other changes are being carried out; ask again when they are done")
         # A page that goes meanwhile does not leave half of them.
-        self._applying = asyncio.create_task(self._carried_out(question), name="dashboard-apply")
+        self._applying = child(self._carried_out(question), "dashboard-apply")
         return await asyncio.shield(self._applying)
 
     async def _carried_out(self, question: WhatIf) -> Applied:
