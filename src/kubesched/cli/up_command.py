@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kubesched.api.kinds import NODES, PODS
 from kubesched.api.wire import ApiError
-from kubesched.api.yamltext import read_single
 from kubesched.base.collector import PASS_SECONDS, collector_paused
 from kubesched.base.loop_watch import HoldReporter, watch_loop
 from kubesched.base.pages import Page
@@ -41,10 +40,7 @@ from kubesched.cluster.files import (
     read,
 )
 from kubesched.cluster.http import (
-    KUBECONFIG_NAME,
     HttpServer,
-    Origins,
-    is_loopback,
     make_certificates,
     publish_address,
     write_kubeconfig,
@@ -79,8 +75,9 @@ from .loading import load_gates, load_setup
 from .memory import EVENT_CACHE, MOST_EVENTS, give_back
 from .pod_life import pod_stages
 from .preemption_log import PreemptionLog
-from .saved_file import claimed, decision_file, refuse_missing_directory, save_or_rescue
+from .saved_file import claimed, decision_file, save_or_rescue
 from .stopping import StopSignal
+from .up_checks import check_access, check_files
 
 if TYPE_CHECKING:
     from kubesched.dashboard.source import Trials
@@ -112,8 +109,8 @@ def run(options: argparse.Namespace) -> int:
 async def _up(options: argparse.Namespace) -> int:
     loop = asyncio.get_running_loop()
     stop = StopSignal(loop)
-    _check_access(options)
-    _check_files(options)
+    check_access(options)
+    check_files(options)
     with claimed(options.snapshot, "--snapshot") if options.snapshot else nullcontext():
         async with AsyncExitStack() as stack:
             with collector_paused(stack.callback, every=PASS_SECONDS * options.speed):
@@ -189,55 +186,6 @@ async def _publish(store: Store, url: str) -> None:
     while True:
         await asyncio.sleep(_PUBLISH_SECONDS)
         publish_address(store, url)
-
-
-def _check_files(options: argparse.Namespace) -> None:
-    """Refuse names of output files that could not be written in the end."""
-    if options.snapshot == "":
-        raise CliError("--snapshot: the name of the file is empty", code=2)
-    if options.snapshot and os.path.realpath(options.snapshot) == os.path.realpath(options.kubeconfig_out):
-        raise CliError(f"--snapshot and --kubeconfig-out are both {options.snapshot}; give two names", code=2)
-    if options.tls_ca is not None and options.tls_cert is None:
-        raise CliError(
-            f"--tls-ca {options.tls_ca}: belongs to a certificate; give --tls-cert and --tls-key too", code=2
-        )
-    _check_kubeconfig(options.kubeconfig_out)
-
-
-def _check_access(options: argparse.Namespace) -> None:
-    """Refuse to serve other machines without protection, which may be an accident."""
-    if options.token is None and not options.insecure_without_token and not is_loopback(options.host):
-        raise CliError(
-            f"--host {options.host}: other machines can reach it, and without a token every client has all permissions; "
-            "add --token --tls, or insist with --insecure-without-token",
-            code=2,
-        )
-    try:
-        Origins(options.host, options.allowed_host)
-    except ValueError as error:
-        raise CliError(f"--allowed-host {error}", code=2) from None
-
-
-def _check_kubeconfig(given: str) -> None:
-    """Refuse to overwrite a file that no ``kubesched up`` wrote: it may be the user's access to real clusters."""
-    path = Path(given)
-    if path.is_dir():
-        raise CliError(f"--kubeconfig-out {given}: is a directory; give the name of a file")
-    refuse_missing_directory(given, "--kubeconfig-out")
-    try:
-        text = path.read_bytes()
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise CliError(f"--kubeconfig-out {given}: cannot be written: {error.strerror or error}") from None
-    try:
-        data = read_single(text, "kubeconfig") if text.strip() else {"clusters": []}
-        names = [cluster["name"] for cluster in data["clusters"]]
-    except (ValueError, TypeError, KeyError):
-        names = ["?"]
-    if set(names) - {KUBECONFIG_NAME}:
-        found = "something that is no kubeconfig" if names == ["?"] else f"a kubeconfig of {', '.join(map(str, names))}"
-        raise CliError(f"--kubeconfig-out {given}: holds {found}, which is not overwritten; give another name")
 
 
 def _watchers(options: argparse.Namespace, recorder: Recorder) -> Watchers:
