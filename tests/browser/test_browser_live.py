@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import urllib.error
 import urllib.request
 
@@ -108,6 +109,14 @@ def test_what_happens_is_seen_at_once(window: Window, live: Program) -> None:
     window.see("connection", "live")
     live.request(PODS, pod("newcomer", pod_spec("2", nodeName="")))
     assert "newcomer" in window.see("happenings", "default/newcomer").text
+    # A page that is opened later has it among what changed before a time.
+    window.driver.refresh()
+    window.go("/time")
+    window.see("happenings", "since the page is open")
+    set_time = "const [field, time] = arguments; field.value = time; field.dispatchEvent(new Event('change'))"
+    window.script(set_time, window.see("until"), time.strftime("%H:%M:%S"))
+    window.choose("look-back", "600")
+    window.see("happenings", "default/newcomer")
     live.request(PODS, pod("giant", pod_spec("200")))
     window.go("/queues")
     assert "Insufficient cpu" in window.see("place-Unschedulable", "default/giant").text

@@ -212,6 +212,17 @@ def test_preemptions_are_seen_as_they_happen() -> None:
         with pytest.raises(Refused, match="no pod is named default/low"):
             await cluster.page(victims[0].partition("/")[2])
         follower.task.cancel()
+        # A page that is opened later can ask for them.
+        preempted, bound = page.life[whats.index("nominated")].at, page.life[whats.index("bound")].at
+        past = (await cluster.live.played(preempted, bound, 100)).changes
+        assert [(one.pod, one.row, one.victims) for change in past for one in change.preempted] == [
+            ("default/high", row, victims)
+        ]
+        assert [(one.pod, one.row) for change in past for one in change.bound] == [("default/high", row)]
+        (last,) = (await cluster.live.played(0, bound, 1)).changes
+        assert (last.at, last.bound[0].pod) == (bound, "default/high")
+        assert len((await cluster.live.played(0, preempted - 1, 100)).changes) == 4
+        assert (await cluster.live.played(bound + 1, bound + 99, 100)).changes == []
 
     run(check)
 
@@ -358,7 +369,6 @@ def test_what_is_not_there_or_not_possible_is_refused_in_words() -> None:
         live = cluster.live
         refusals: list[tuple[Coroutine[Any, Any, Any], int, str]] = [
             (live.state(1.0), 400, "the present only"),
-            (live.played(0, 1, 1), 400, "keeps none"),
             (live.pod("default", "nope", None), 404, "no pod is named default/nope"),
             (live.node("nope", None), 404, "no node is named nope"),
             (live.verdicts("default", "nope", None), 404, "no pod"),

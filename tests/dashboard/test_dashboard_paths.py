@@ -19,6 +19,7 @@ from kubesched.dashboard.schema import (
     Dashboard,
     Fault,
     NodePage,
+    Played,
     PodList,
     PodPage,
     Queues,
@@ -50,7 +51,7 @@ DOCUMENTS: dict[str, Any] = {
     "runs/0/explain/nodes/hollow-00000": Explanation,
     "runs/0/explain/podgroups/default/none": Fault,
     "runs/0/pods/default/%3Cscript%3E": Fault,
-    "runs/0/played?from=0&to=1": Fault,
+    "runs/0/played?from=0&to=1": Played,
     "runs/0/what-if": Fault,
     "runs/0/state?at=1": Fault,
 }

@@ -738,7 +738,8 @@ export interface Totals {
   };
 }
 /**
- * Part of a recording: changes in the order of time, which lead from one moment to another. Their versions count from 1.
+ * Changes in the order of time, with versions from 1. In a recording they lead from one moment to another; of a live cluster
+ * they are bindings and preemptions that it remembers.
  */
 export interface Played {
   changes: Change[];

@@ -34,7 +34,7 @@ _PATHS: Final = """\
 | `GET dashboard` | `Dashboard` |
 | `GET runs/ID/state?at=` | `State` |
 | `GET runs/ID/changes?since=` | server-sent events, see below |
-| `GET runs/ID/played?from=&to=&most=` | `Played`, of recordings only; at most 5,000 changes |
+| `GET runs/ID/played?from=&to=&most=` | `Played`, at most 5,000 changes; of a live cluster the bindings and preemptions that it remembers, of the last 20,000 attempts |
 | `GET runs/ID/series` | `Series` of at most 1,200 samples |
 | `GET runs/ID/queues?at=` | `Queues` |
 | `GET runs/ID/pods?q=&namespace=&state=&node=&workload=&limit=&at=` | `PodList`: `q` is part of the name, the rest is equal; `limit` is 100, at most 1,000 |

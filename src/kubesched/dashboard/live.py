@@ -291,7 +291,20 @@ class Live:
     # -- time ----------------------------------------------------------------------------------------------
 
     async def played(self, start: float, end: float, most: int) -> Played:
-        raise Refused(400, "played: this is a live cluster; it sends its changes, and keeps none")
+        """Return bindings and preemptions that are remembered, for lists: amounts and nodes of the past are not."""
+        row_of = self._now_only(None).cache.table.row_of
+        changes = []
+        for event in self.observer.between(start, end, most):
+            row, version = row_of(event.node), len(changes) + 1
+            if row is None:
+                continue  # the node has gone
+            if event.what == "bound":
+                binding = Binding(pod=event.pod, row=row)
+                changes.append(Change(version=version, at=event.at, bound=[binding], bound_count=1))
+            else:
+                eviction = Eviction(pod=event.pod, row=row, victims=list(event.by))
+                changes.append(Change(version=version, at=event.at, preempted=[eviction], preempted_count=1))
+        return Played(changes=changes)
 
     async def series(self) -> Series:
         self._now_only(None)

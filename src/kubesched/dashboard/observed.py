@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable
+from itertools import islice
 from typing import Final, NamedTuple
 
 from kubesched.api.requests import Resources
@@ -29,12 +30,18 @@ _MOST_WAITS: Final = 2000
 _MOST_REQUESTS: Final = 1000
 #: Most events of pods that are remembered.
 _MOST_EVENTS: Final = 20_000
+#: Events after which the nodes are others than before.
+_LASTING: Final = ("bound", "preempts")
 
 
 class PodEvent(NamedTuple):
-    """Event of a pod. ``what`` is ``bound``, ``rejected``, ``failed``, ``preempted`` or ``preempts``."""
+    """Event of a pod. ``what`` is ``bound``, ``rejected``, ``failed`` or ``preempts``; ``pod`` is ``namespace/name``.
+
+    ``by`` are the plugins that rejected it, or its victims.
+    """
 
     uid: str
+    pod: str
     at: float
     what: str
     node: str
@@ -73,14 +80,12 @@ class Observed(AttemptObserver):
 
     def preempted(self, preemption: Preemption) -> None:
         chosen, pod, now = preemption.chosen, preemption.pod, self._now()
-        self._events.append(PodEvent(pod.uid, now, "preempts", chosen.node_name))
-        for victim in chosen.victims.pods[:_MOST_VICTIMS]:
-            self._events.append(PodEvent(victim.uid, now, "preempted", chosen.node_name, (pod.key,)))
+        victims = tuple(victim.key for victim in chosen.victims.pods[:_MOST_VICTIMS])
+        self._events.append(PodEvent(pod.uid, pod.key, now, "preempts", chosen.node_name, victims))
         if self.listed:
             self._preempted_count += 1
             if len(self._preemptions) < _MOST_PREEMPTED:
-                victims = [victim.key for victim in chosen.victims.pods[:_MOST_VICTIMS]]
-                self._preemptions.append((pod.key, chosen.node_name, victims))
+                self._preemptions.append((pod.key, chosen.node_name, list(victims)))
 
     def ended(self, attempt: Attempt, failure: Status | Rejection | None, nominating: NominatingInfo | None) -> None:
         queued, now = attempt.queued, self._now()
@@ -88,7 +93,9 @@ class Observed(AttemptObserver):
         pod = queued.pod_info.pod
         if failure is None:
             self.bound += 1
-            self._events.append(PodEvent(pod.metadata.uid, now, "bound", attempt.node_name, (), queued.attempts))
+            self._events.append(
+                PodEvent(pod.metadata.uid, pod.key, now, "bound", attempt.node_name, (), queued.attempts)
+            )
             if len(self._waits) < _MOST_WAITS:
                 first = queued.initial_attempt_timestamp
                 since = queued.timestamp if queued.attempts <= 1 or first is None else first
@@ -102,7 +109,7 @@ class Observed(AttemptObserver):
         what, by = "failed", frozenset({getattr(failure, "plugin", "")})
         if isinstance(failure, Rejection):
             what, by = "rejected", failure.diagnosis.unschedulable_plugins | failure.diagnosis.pending_plugins
-        self._events.append(PodEvent(pod.metadata.uid, now, what, attempt.node_name, by, queued.attempts))
+        self._events.append(PodEvent(pod.metadata.uid, pod.key, now, what, attempt.node_name, by, queued.attempts))
 
     # -- looking -------------------------------------------------------------------------------------------
 
@@ -124,3 +131,8 @@ class Observed(AttemptObserver):
     def events_of(self, uid: str) -> list[PodEvent]:
         """Return what is remembered of a pod, in the order of time."""
         return [event for event in self._events if event.uid == uid]
+
+    def between(self, start: float, end: float, most: int) -> list[PodEvent]:
+        """Return the bindings and preemptions that are remembered of a time, in the order of time; the last ``most``."""
+        wanted = (each for each in reversed(self._events) if start <= each.at <= end and each.what in _LASTING)
+        return list(islice(wanted, most))[::-1]

@@ -5,7 +5,7 @@ import { aborted } from "../client";
 import { counted, duration, fullMoment, moment } from "../format";
 import { NodeLink, PodLink } from "../parts";
 import type { Happening, Run } from "../run";
-import { player } from "../store";
+import { past, player } from "../store";
 
 const SHORT = 8;
 const LONG = 100;
@@ -15,22 +15,33 @@ const CALM = 1000;
 /** Part of a recording whose changes are listed. */
 const WINDOW = 1 / 50;
 const WINDOWS = [1, 10, 60, 600, 3600, 86400];
+/** The same of a live cluster, and the longest time to look back there. */
+const LIVE_WINDOW = 60;
+const MEMORY = 86400;
 
 export function Happenings({ run, short = false }: { run: Run; short?: boolean }) {
   const [window, setWindow] = useState(windowOf(run));
-  const recorded = useRecorded(run, short, window);
+  // The moment before which changes are listed; null for a live cluster's present.
+  const until = run.recorded ? run.at : short ? null : past.value;
+  const before = useBefore(run, short, window, until);
   const live = useLive(run);
-  const list = run.recorded ? recorded : live;
+  const list = until === null ? live : before;
   const shown = list.slice(-(short ? SHORT : LONG)).reverse();
   const title = run.recorded ? `Until ${moment(run.at)}` : "Just now";
   return (
     <section class="happenings" data-testid="happenings">
-      <h2>{short ? title : `What changed ${run.recorded ? `in the ${duration(window)} before ${moment(run.at)}` : "since the page is open"}`}</h2>
-      {!short && run.recorded && (
+      <h2>{short ? title : `What changed ${until === null ? "since the page is open" : `in the ${duration(window)} before ${moment(until)}`}`}</h2>
+      {!short && !run.recorded && (
+        <label class="choice">
+          Until
+          <input type="time" step="1" value={until === null ? "" : moment(until)} onChange={(event) => (past.value = today(event.currentTarget.value))} data-testid="until" />
+        </label>
+      )}{" "}
+      {!short && until !== null && (
         <label class="choice">
           Look back
           <select value={String(window)} onChange={(event) => setWindow(Number(event.currentTarget.value))} data-testid="look-back">
-            {[...new Set([...WINDOWS.filter((each) => each < run.length), windowOf(run)])].sort((a, b) => a - b).map((each) => (
+            {[...new Set([...WINDOWS.filter((each) => each < (run.recorded ? run.length : MEMORY)), windowOf(run)])].sort((a, b) => a - b).map((each) => (
               <option key={each} value={String(each)}>
                 {duration(each)}
               </option>
@@ -47,12 +58,13 @@ export function Happenings({ run, short = false }: { run: Run; short?: boolean }
           ))}
         </ol>
       ) : (
-        <p class="dim empty">{run.recorded ? `Nothing changed in the ${duration(window)} before.` : "Nothing has changed since the page is open."}</p>
+        <p class="dim empty">{until === null ? "Nothing has changed since the page is open." : `Nothing changed in the ${duration(window)} before${run.recorded ? "." : ", as far as is remembered."}`}</p>
       )}
       {!short && list.length > LONG && <p class="dim">The last {LONG} are shown.</p>}
       {!short && !run.recorded && (
         <p class="dim">
-          What happened before is in a file of decisions, if one is written (<code>--decisions FILE</code>): <code>kubesched view FILE</code> shows any moment of it.
+          A click into a chart, or a time under <i>Until</i>, lists what was bound and evicted before: of the last 20,000 attempts. All of it is in a file of decisions, if one is written (
+          <code>--decisions FILE</code>): <code>kubesched view FILE</code> shows any moment of it.
         </p>
       )}
     </section>
@@ -96,23 +108,33 @@ function useLive(run: Run): Happening[] {
 }
 
 function windowOf(run: Run): number {
-  return Math.max(1, Math.round(run.length * WINDOW));
+  return run.recorded ? Math.max(1, Math.round(run.length * WINDOW)) : LIVE_WINDOW;
 }
 
-/** Changes of a recording shortly before its present moment. */
-function useRecorded(run: Run, short: boolean, window: number): Happening[] {
+/** Last moment at which clocks here showed a time; null for none. */
+function today(time: string): number | null {
+  const [hours, minutes, seconds = 0] = time.split(":").map(Number);
+  if (!time || [hours, minutes, seconds].some(Number.isNaN)) return null;
+  const day = new Date();
+  day.setHours(hours, minutes, seconds, 0);
+  if (day.getTime() > Date.now()) day.setDate(day.getDate() - 1);
+  return day.getTime() / 1000 + 0.999; // the whole second
+}
+
+/** Changes shortly before a moment: of a recording, or of what a live cluster remembers. */
+function useBefore(run: Run, short: boolean, window: number, until: number | null): Happening[] {
   const [list, setList] = useState<Happening[]>([]);
-  const tick = run.tick.value;
+  const tick = run.recorded ? run.tick.value : 0;
   const playing = player.value?.playing.value ?? false;
   useEffect(() => {
-    if (!run.recorded || !run.cluster) return undefined;
+    if (until === null || !run.cluster) return undefined;
     if (playing && short) {
       setList([...run.happenings]);
       return undefined;
     }
     const controller = new AbortController();
     const timer = setTimeout(() => {
-      run.between(run.at - window, run.at, MOST_ASKED, controller.signal).then(setList, (error: unknown) => {
+      run.between(until - window, until, MOST_ASKED, controller.signal).then(setList, (error: unknown) => {
         if (!aborted(error)) setList([]);
       });
     }, PAUSE);
@@ -120,6 +142,6 @@ function useRecorded(run: Run, short: boolean, window: number): Happening[] {
       clearTimeout(timer);
       controller.abort();
     };
-  }, [run, tick, playing, window]);
+  }, [run, tick, playing, window, until]);
   return list;
 }

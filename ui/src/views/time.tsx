@@ -8,7 +8,7 @@ import { get } from "../client";
 import type { Theme } from "../colours";
 import { coarse, moment, onCalendar } from "../format";
 import type { Run } from "../run";
-import { chosen, player, runs, theme } from "../store";
+import { chosen, past, player, runs, theme } from "../store";
 import { Happenings } from "./happenings";
 
 const HEIGHT = 170;
@@ -130,10 +130,12 @@ function Chart({ chart, theme }: { chart: Shown; theme: Theme }) {
   offset.current = runs.value.length > 1 ? 0 : (chosen.value?.info.start ?? 0);
   useEffect(() => {
     const element = box.current!;
-    const made = (plot.current = new uPlot(options(chart, theme, element.clientWidth, () => (timed?.present ? timed.position.peek() + offset.current : null)), chart.data, element));
+    const made = (plot.current = new uPlot(options(chart, theme, element.clientWidth, () => (timed?.present ? timed.position.peek() + offset.current : past.peek())), chart.data, element));
     const click = () => {
       const left = made.cursor.left ?? -1;
-      if (timed?.present && left >= 0) timed.seek(made.posToVal(left, "x") - offset.current);
+      if (left < 0) return;
+      if (timed?.present) timed.seek(made.posToVal(left, "x") - offset.current);
+      else past.value = made.posToVal(left, "x");
     };
     made.over.addEventListener("click", click);
     const observer = new ResizeObserver(() => element.clientWidth && made.setSize({ width: element.clientWidth, height: HEIGHT }));
@@ -144,7 +146,7 @@ function Chart({ chart, theme }: { chart: Shown; theme: Theme }) {
     };
   }, [theme, chart.labels.join()]);
   useEffect(() => plot.current?.setData(chart.data), [chart.data]);
-  useEffect(() => timed?.position.subscribe(() => plot.current?.redraw(false, false)), [timed, theme]);
+  useEffect(() => (timed?.present ? timed.position : past).subscribe(() => plot.current?.redraw(false, false)), [timed, theme]);
   return (
     <figure class="panel chart" data-testid={`chart-${chart.of.id}`}>
       <figcaption>
