@@ -293,7 +293,7 @@ class Live:
     async def played(self, start: float, end: float, most: int) -> Played:
         """Return bindings and preemptions that are remembered, for lists: amounts and nodes of the past are not."""
         row_of = self._now_only(None).cache.table.row_of
-        changes = []
+        changes: list[Change] = []
         for event in self.observer.between(start, end, most):
             row, version = row_of(event.node), len(changes) + 1
             if row is None:
