@@ -34,8 +34,8 @@ _tests = itertools.count()
 
 @pytest.hookimpl(optionalhook=True)  # some of these tests run without pytest-xdist
 def pytest_xdist_auto_num_workers() -> int:
-    """Return the number of workers: one more than cores, because many tests wait for programs that they have started."""
-    return (os.cpu_count() or 1) + 1
+    """Return the number of workers: two more than cores, because many tests wait for programs that they have started."""
+    return (os.cpu_count() or 1) + 2
 
 
 def pytest_runtest_setup() -> None:
