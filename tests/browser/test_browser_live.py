@@ -114,7 +114,7 @@ def test_what_happens_is_seen_at_once(window: Window, live: Program) -> None:
     window.go("/time")
     window.see("happenings", "since the page is open")
     set_time = "const [field, time] = arguments; field.value = time; field.dispatchEvent(new Event('change'))"
-    window.script(set_time, window.see("until"), time.strftime("%H:%M:%S"))
+    window.script(set_time, window.see("around"), time.strftime("%H:%M:%S"))
     window.choose("look-back", "600")
     window.see("happenings", "default/newcomer")
     live.request(PODS, pod("giant", pod_spec("200")))

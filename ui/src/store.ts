@@ -14,7 +14,7 @@ export const opening = signal<Opening>({ state: "loading" });
 export const version = signal("");
 export const runs = signal<Run[]>([]);
 export const player = signal<Player | null>(null);
-/** Moment of a live cluster before which changes are listed; null for the present. */
+/** Moment of a live cluster around which changes are listed; null for the present. */
 export const past = signal<number | null>(null);
 
 /** Run that views about one pod or node are about. */

@@ -21,7 +21,7 @@ const MEMORY = 86400;
 
 export function Happenings({ run, short = false }: { run: Run; short?: boolean }) {
   const [window, setWindow] = useState(windowOf(run));
-  // The moment before which changes are listed; null for a live cluster's present.
+  // The moment before which, or around which, changes are listed; null for a live cluster's present.
   const until = run.recorded ? run.at : short ? null : past.value;
   const before = useBefore(run, short, window, until);
   const live = useLive(run);
@@ -30,16 +30,16 @@ export function Happenings({ run, short = false }: { run: Run; short?: boolean }
   const title = run.recorded ? `Until ${moment(run.at)}` : "Just now";
   return (
     <section class="happenings" data-testid="happenings">
-      <h2>{short ? title : `What changed ${until === null ? "since the page is open" : `in the ${duration(window)} before ${moment(until)}`}`}</h2>
+      <h2>{short ? title : `What changed ${until === null ? "since the page is open" : `in the ${duration(window)} ${run.recorded ? "before" : "around"} ${moment(until)}`}`}</h2>
       {!short && !run.recorded && (
         <label class="choice">
-          Until
-          <input type="time" step="1" value={until === null ? "" : moment(until)} onChange={(event) => (past.value = today(event.currentTarget.value))} data-testid="until" />
+          Around
+          <input type="time" step="1" value={until === null ? "" : moment(until)} onChange={(event) => (past.value = today(event.currentTarget.value))} data-testid="around" />
         </label>
       )}{" "}
       {!short && until !== null && (
         <label class="choice">
-          Look back
+          {run.recorded ? "Look back" : "Within"}
           <select value={String(window)} onChange={(event) => setWindow(Number(event.currentTarget.value))} data-testid="look-back">
             {[...new Set([...WINDOWS.filter((each) => each < (run.recorded ? run.length : MEMORY)), windowOf(run)])].sort((a, b) => a - b).map((each) => (
               <option key={each} value={String(each)}>
@@ -58,12 +58,12 @@ export function Happenings({ run, short = false }: { run: Run; short?: boolean }
           ))}
         </ol>
       ) : (
-        <p class="dim empty">{until === null ? "Nothing has changed since the page is open." : `Nothing changed in the ${duration(window)} before${run.recorded ? "." : ", as far as is remembered."}`}</p>
+        <p class="dim empty">{until === null ? "Nothing has changed since the page is open." : run.recorded ? `Nothing changed in the ${duration(window)} before.` : `Nothing changed in the ${duration(window)} around it, as far as is remembered.`}</p>
       )}
       {!short && list.length > LONG && <p class="dim">The last {LONG} are shown.</p>}
       {!short && !run.recorded && (
         <p class="dim">
-          A click into a chart, or a time under <i>Until</i>, lists what was bound and evicted before: of the last 20,000 attempts. All of it is in a file of decisions, if one is written (
+          A click into a chart, or a time under <i>Around</i>, lists what was bound and evicted then: of the last 20,000 attempts. All of it is in a file of decisions, if one is written (
           <code>--decisions FILE</code>): <code>kubesched view FILE</code> shows any moment of it.
         </p>
       )}
@@ -118,7 +118,7 @@ function today(time: string): number | null {
   const day = new Date();
   day.setHours(hours, minutes, seconds, 0);
   if (day.getTime() > Date.now()) day.setDate(day.getDate() - 1);
-  return day.getTime() / 1000 + 0.999; // the whole second
+  return day.getTime() / 1000 + 0.5; // the middle of the second
 }
 
 /** Changes shortly before a moment: of a recording, or of what a live cluster remembers. */
@@ -134,7 +134,8 @@ function useBefore(run: Run, short: boolean, window: number, until: number | nul
     }
     const controller = new AbortController();
     const timer = setTimeout(() => {
-      run.between(until - window, until, MOST_ASKED, controller.signal).then(setList, (error: unknown) => {
+      const after = run.recorded ? 0 : window / 2; // a person who gives a time of the clock means it, before and after
+      run.between(until + after - window, until + after, MOST_ASKED, controller.signal).then(setList, (error: unknown) => {
         if (!aborted(error)) setList([]);
       });
     }, PAUSE);

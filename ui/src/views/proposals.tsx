@@ -57,7 +57,7 @@ export function ProposalForm({ run, choices, add }: Properties) {
 
 function AddButton({ disabled, act }: { disabled: boolean; act: () => void }) {
   return (
-    <button type="button" disabled={disabled} onClick={act} data-testid="add-proposal">
+    <button type="button" class="primary" disabled={disabled} onClick={act} data-testid="add-proposal">
       Add
     </button>
   );

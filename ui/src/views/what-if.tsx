@@ -15,6 +15,7 @@ import { colourMode, groupLabel, LegendBox, usePainter } from "./map";
 import { ProposalForm, proposalWords, type Proposal } from "./proposals";
 
 const CHOICES_PAUSE = 10_000;
+const COUNTS: Record<string, string> = { placed: "newly placed", pending: "newly pending", moved: "moved or replaced" };
 
 type Trial = { state: "none" } | { state: "trying" } | { state: "failed"; text: string } | { state: "tried"; question: WhatIf; outcome: Outcome };
 
@@ -61,16 +62,18 @@ export function WhatIfView({ run }: { run: Run }) {
             ) : (
               <p class="dim empty">No changes yet. Add one, or several that happen at once; nothing is carried out by trying.</p>
             )}
-            <button type="button" class="primary" disabled={!changes.length || trial.state === "trying"} onClick={() => void attempt()} data-testid="try">
-              {trial.state === "trying" ? "Trying…" : "Try it"}
-            </button>
+            {changes.length > 0 && (
+              <button type="button" class="primary" disabled={trial.state === "trying"} onClick={() => void attempt()} data-testid="try">
+                {trial.state === "trying" ? "Trying…" : "Try it"}
+              </button>
+            )}
           </section>
         )}
       </Shown>
       <div class="stack" aria-busy={trial.state === "trying"}>
         <p class="dim" role="status">
           {trial.state === "trying" && "The scheduler is run on a copy of the cluster…"}
-          {trial.state === "tried" && `Tried: ${counted(trial.outcome.after.pending, "pod")} without a node then, ${count(trial.outcome.before.pending)} now.`}
+          {trial.state === "tried" && `Tried: ${counted(trial.outcome.before.pending, "pod")} without a node now, ${count(trial.outcome.after.pending)} then.`}
         </p>
         {trial.state === "failed" && (
           <p class="fault" role="alert">
@@ -129,7 +132,7 @@ function Result({ run, outcome }: { run: Run; outcome: Outcome }) {
           <ul class="tiles">
             {Object.entries(outcome.counts).map(([name, value]) => (
               <li key={name} class={value ? "tile" : "tile none"}>
-                <span class="tile-name">{name}</span>
+                <span class="tile-name">{COUNTS[name] ?? name}</span>
                 <b data-testid={`outcome-${name}`}>{count(value)}</b>
               </li>
             ))}
