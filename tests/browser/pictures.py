@@ -135,7 +135,7 @@ def animate(window: Window, name: str) -> None:
 
 
 def what_if(window: Window) -> None:
-    """What if a zone fails: the form, the figures, and the maps before and after."""
+    """Question about a zone that fails: the form, the figures, and the maps before and after."""
     window.choose("kind", "fail")
     window.choose("value", "zone-b")
     window.click("add-proposal")

@@ -32,7 +32,7 @@ NAMES = [f"n{number}" for number in range(5)]
 
 
 def state_of(cache: Cache, devices: DeviceCounts | None = None) -> State:
-    """What a page gets that is opened now."""
+    """State for a page that is opened now."""
     fresh = NodeMap(cache.table, devices if devices is not None else DeviceCounts())
     return as_state(finish(fresh.columns()))
 

@@ -8,10 +8,10 @@ A listener has let the request in: the loopback listener by its login, the secur
 from __future__ import annotations
 
 import asyncio
+import gzip
 import logging
 import math
 import re
-import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Final, TypeVar
@@ -23,7 +23,7 @@ from kubesched import __version__
 from kubesched.base.extras import needing
 from kubesched.base.large_json import large_json
 from kubesched.base.lines import printable
-from kubesched.base.pages import Answer
+from kubesched.base.pages import Answer, BadQueryError, accepts_gzip, check_names, one_value
 from kubesched.base.tasks import EndedFirstError, unless
 
 from .login import MOST_BODY, check_write
@@ -102,6 +102,8 @@ class Site:
             return await self._answer(request)
         except Refused as error:
             return refused(error)
+        except BadQueryError as error:
+            return refused(Refused(400, str(error)))
         except ConnectionError:
             raise
         except Exception:
@@ -155,7 +157,7 @@ class Site:
             raise Refused(404, "there is no such file")
         headers = {**(_FOREVER if file.immutable else _NO_STORE), "Content-Type": file.content_type}
         text = file.content_type.startswith(("text/", "application/")) or "svg" in file.content_type
-        if text and len(file.body) >= _COMPRESSED and _accepts_gzip(request):
+        if text and len(file.body) >= _COMPRESSED and accepts_gzip(request.headers.get("Accept-Encoding", "")):
             if name not in self._packed:
                 self._packed[name] = await asyncio.to_thread(_gzip, file.body)
             return web.Response(body=self._packed[name], headers={**headers, "Content-Encoding": "gzip"})
@@ -171,7 +173,7 @@ class Site:
     ) -> web.Response:
         headers = {**_NO_STORE, "Content-Type": kind}
         body = _TURNS.sub(_escaped, body)
-        if len(body) < _COMPRESSED or not _accepts_gzip(request):
+        if len(body) < _COMPRESSED or not accepts_gzip(request.headers.get("Accept-Encoding", "")):
             return web.Response(body=bytes(body), headers=headers)
         packed = await self._compressed(document, body)
         return web.Response(body=packed, headers={**headers, "Content-Encoding": "gzip"})
@@ -197,7 +199,7 @@ class Site:
     async def _changes(self, request: web.BaseRequest, source: Source, query: Query) -> web.StreamResponse:
         """Answer with a stream of events until the page goes, or this site closes."""
         _check_names(query, "since")
-        since = request.headers.get("Last-Event-ID") or _one(query, "since")
+        since = request.headers.get("Last-Event-ID") or one_value(query, "since")
         version = int(since) if since.isascii() and since.isdigit() and len(since) < 17 else None
         if self._streams >= MOST_STREAMS:
             return refused(Refused(503, f"{MOST_STREAMS} streams are open, which is the limit"), {"Retry-After": "10"})
@@ -286,11 +288,11 @@ def _pod_query(query: Query) -> PodQuery:
     if limit is not None and not (0 <= limit <= _MOST_PODS and limit == int(limit)):
         raise Refused(400, f"limit: expected a whole number from 0 to {_MOST_PODS}")
     return PodQuery(
-        text=_one(query, "q"),
-        namespace=_one(query, "namespace"),
-        state=_one(query, "state"),
-        node=_one(query, "node"),
-        workload=_one(query, "workload"),
+        text=one_value(query, "q"),
+        namespace=one_value(query, "namespace"),
+        state=one_value(query, "state"),
+        node=one_value(query, "node"),
+        workload=one_value(query, "workload"),
         limit=100 if limit is None else int(limit),
     )
 
@@ -341,21 +343,11 @@ def _parameters(text: str) -> Query:
 
 
 def _check_names(query: Query, *known: str) -> None:
-    unknown = next((name for name in query if name not in known), None)
-    if unknown is not None:
-        there_is = f"known are {', '.join(known)}" if known else "this path has none"
-        raise Refused(400, f"{printable(unknown[:32])!r}: no such parameter; {there_is}")
-
-
-def _one(query: Query, name: str) -> str:
-    values = query.get(name, ())
-    if len(values) > 1:
-        raise Refused(400, f"{name}: expected once, given {len(values)} times")
-    return values[0] if values else ""
+    check_names(query, *known, of="path")
 
 
 def _number(query: Query, name: str) -> float | None:
-    text = _one(query, name)
+    text = one_value(query, name)
     if not text:
         return None
     try:
@@ -367,19 +359,10 @@ def _number(query: Query, name: str) -> float | None:
     return number
 
 
-def _accepts_gzip(request: web.BaseRequest) -> bool:
-    for item in request.headers.get("Accept-Encoding", "").split(","):
-        coding, _, quality = item.partition(";")
-        if coding.strip().lower() in ("gzip", "*"):
-            return quality.replace(" ", "").rstrip("0") not in ("q=", "q=0.", "q=0")
-    return False
-
-
 def _escaped(turn: re.Match[bytes]) -> bytes:
     """Return a character in words, within a JSON text."""
     return rb"\\u%04x" % ord(turn[0].decode())
 
 
 def _gzip(body: bytes | bytearray) -> bytes:
-    packer = zlib.compressobj(1, zlib.DEFLATED, 31)
-    return packer.compress(body) + packer.flush()
+    return gzip.compress(body, compresslevel=1, mtime=0)

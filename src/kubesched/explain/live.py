@@ -16,7 +16,7 @@ take at most a share of the event loop while the scheduler has work.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -24,7 +24,7 @@ import msgspec
 from kubesched.api.types import Pod
 from kubesched.base.large_json import large_json
 from kubesched.base.lines import printable
-from kubesched.base.pages import Answer
+from kubesched.base.pages import Answer, BadQueryError, Query, check_names, one_value
 from kubesched.base.times import timestamp
 from kubesched.base.turns import Pace, Steps
 from kubesched.scheduler.scheduler import Scheduler
@@ -54,12 +54,6 @@ _FILTERS: Final = ("pod", "node", "plugin", "outcome", "since", "until", "limit"
 
 _JSON: Final = "application/json"
 _PLAIN: Final = "text/plain"
-
-Query = Mapping[str, Sequence[str]]
-
-
-class _BadQueryError(Exception):
-    """A query that cannot be used. The text names the parameter, its value, and what would be right."""
 
 
 class LivePages:
@@ -97,11 +91,11 @@ class LivePages:
         try:
             match path.strip("/").split("/"):
                 case ["decisions"]:
-                    _check_names(query, *_FILTERS)
+                    check_names(query, *_FILTERS)
                     return await self._recorded(query)
                 case ["explain", "pending"]:
-                    _check_names(query, "namespace", "node")
-                    namespace = _one(query, "namespace")
+                    check_names(query, "namespace", "node")
+                    namespace = one_value(query, "namespace")
                     return await self._explained(
                         lambda: self._pending(namespace),
                         _nodes(query),
@@ -110,15 +104,15 @@ class LivePages:
                         lacking=(namespace or None, ()),
                     )
                 case ["explain", "nodes", name]:
-                    _check_names(query)
+                    check_names(query)
                     if self._scheduler.cache.table.row_of(name) is None:
                         return _text(404, f"no node is named {name}")
                     return await self._explained(self._pending, [name], accept)
                 case ["explain", "podgroups", namespace, name]:
-                    _check_names(query)
+                    check_names(query)
                     return await self._explained_group(f"{namespace}/{name}", accept)
                 case ["explain", "pods", namespace, name]:
-                    _check_names(query, "node")
+                    check_names(query, "node")
                     pod = self._scheduler.informers.live_pod(namespace, name)
                     if pod is None and self._explainer.groups.knows(f"{namespace}/{name}"):
                         return await self._explained_group(f"{namespace}/{name}", accept)
@@ -130,7 +124,7 @@ class LivePages:
                     return await self._explained(
                         lambda: alone, _nodes(query), accept, key=key, last=last, lacking=lacking
                     )
-        except _BadQueryError as error:
+        except BadQueryError as error:
             return _text(400, str(error))
         return _text(404, "404 page not found")
 
@@ -207,14 +201,14 @@ class LivePages:
             return _text(404, "decisions are not recorded")
         limit = _number(query, "limit")
         if limit is not None and not 1 <= limit <= _MOST_RECORDS:
-            raise _BadQueryError(
-                f"limit: expected a number from 1 to {_MOST_RECORDS}, got {_one(query, 'limit')[:32]!r}"
+            raise BadQueryError(
+                f"limit: expected a number from 1 to {_MOST_RECORDS}, got {one_value(query, 'limit')[:32]!r}"
             )
         wanted = RecordFilter(
-            pod=_one(query, "pod"),
-            node=_one(query, "node"),
-            plugin=_one(query, "plugin"),
-            outcome=_one(query, "outcome"),
+            pod=one_value(query, "pod"),
+            node=one_value(query, "node"),
+            plugin=one_value(query, "plugin"),
+            outcome=one_value(query, "outcome"),
             since=_number(query, "since"),
             until=_number(query, "until"),
         )
@@ -253,24 +247,8 @@ def _text(status: int, text: str, *, retry_after: int = 0) -> Answer:
     return Answer(status, f"{text}\n".encode(), _PLAIN, retry_after)
 
 
-def _check_names(query: Query, *known: str) -> None:
-    """Refuse a query with a parameter that the page does not know."""
-    unknown = next((name for name in query if name not in known), None)
-    if unknown is not None:
-        there_is = f"known are {', '.join(known)}" if known else "this page has none"
-        raise _BadQueryError(f"{printable(unknown[:32])!r}: no such parameter; {there_is}")
-
-
-def _one(query: Query, name: str) -> str:
-    """Return the value of a parameter, empty if it is not given."""
-    values = query.get(name, ())
-    if len(values) > 1:
-        raise _BadQueryError(f"{name}: expected once, given {len(values)} times")
-    return values[0] if values else ""
-
-
 def _number(query: Query, name: str) -> float | None:
-    text = _one(query, name)
+    text = one_value(query, name)
     if not text:
         return None
     try:
@@ -278,14 +256,14 @@ def _number(query: Query, name: str) -> float | None:
     except ValueError:
         number = float("nan")
     if not 0 <= number < 1e12:
-        raise _BadQueryError(f"{name}: expected a number, in seconds since the epoch for a time, got {text[:32]!r}")
+        raise BadQueryError(f"{name}: expected a number, in seconds since the epoch for a time, got {text[:32]!r}")
     return number
 
 
 def _nodes(query: Query) -> list[str]:
     names = list(dict.fromkeys(query.get("node", ())))
     if len(names) > _MOST_NODES:
-        raise _BadQueryError(f"node: at most {_MOST_NODES} nodes are compared, got {len(names)}")
+        raise BadQueryError(f"node: at most {_MOST_NODES} nodes are compared, got {len(names)}")
     return names
 
 

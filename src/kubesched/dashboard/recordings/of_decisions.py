@@ -27,8 +27,7 @@ from kubesched.explain.workloads import Workloads
 from kubesched.lab.decisions.objects import BadLineError, Objects
 from kubesched.lab.decisions.port import ReplayPort
 from kubesched.lab.simulate.results.node_times import NodeBook
-from kubesched.lab.simulate.results.pod_times import FINISHED, amounts
-from kubesched.lab.simulate.results.result import PodTimes
+from kubesched.lab.simulate.results.pod_times import FINISHED, PodLife, amounts
 
 from ..schema import Profile
 from .queue import Told
@@ -54,43 +53,11 @@ def created_at(obj: Any) -> float | None:
 
 
 @dataclass(slots=True)
-class _Life:
-    """Life of a pod so far."""
+class _Life(PodLife):
+    """Life of a pod so far. ``node`` is its last node."""
 
-    pod: Pod
-    created: float
-    workload: str
-    requests: dict[str, int]
     node: str = ""
     came_with_node: bool = False
-    queued: float | None = None
-    bound: float | None = None
-    started: float | None = None
-    finished: float | None = None
-    removed: float | None = None
-    attempts: int = 0
-    preempted: bool = False
-
-    def times(self) -> PodTimes:
-        pod = self.pod
-        return PodTimes(
-            namespace=pod.namespace,
-            name=pod.name,
-            workload=self.workload,
-            group=group_key(pod).partition("/")[2],
-            node=self.node,
-            phase=pod.status.phase or "Pending",
-            created=self.created,
-            queued=self.queued,
-            bound=self.bound,
-            started=self.started,
-            finished=self.finished,
-            removed=self.removed,
-            attempts=self.attempts,
-            preempted=self.preempted,
-            requests=self.requests,
-            priority=pod.spec.priority or 0,
-        )
 
 
 class _Nothing:
@@ -344,7 +311,7 @@ def recording_of_decisions(path: Path, reasons: Reasons, profiles: Sequence[Prof
     reader = _Reader()
     reader.read(path)
     assert reader.header is not None
-    pods = [life.times() for life in reader.lives]
+    pods = [life.times(life.node, group_key(life.pod)) for life in reader.lives]
     line = Timeline(reader.nodes.nodes(), pods, reader.header.at, max(reader.end, reader.header.at))
     return Recording(
         str(path),

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from kubesched.api.wire import ApiError
 from kubesched.api.yamltext import to_yaml
-from kubesched.base.pages import Page, ask
+from kubesched.base.pages import Page, accepts_gzip, ask
 from kubesched.base.times import Clock
 
 from . import profiling, zpages
@@ -180,7 +180,7 @@ class Endpoints:
         self, request: web.BaseRequest, text: bytes, headers: Mapping[str, str] | None = None
     ) -> web.Response:
         response = web.Response(headers={"Content-Type": CONTENT_TYPE, **(headers or {})})
-        if text and _accepts_gzip(request.headers.get("Accept-Encoding", "")):
+        if text and accepts_gzip(request.headers.get("Accept-Encoding", "")):
             text = await asyncio.to_thread(compressed, text)
             response.headers["Content-Encoding"] = "gzip"
         response.body = text
@@ -258,14 +258,6 @@ def _page(
     if form.is_deprecated:
         response.headers["Warning"] = f'299 - "{zpages.deprecation(kind)}"'
     return response
-
-
-def _accepts_gzip(header: str) -> bool:
-    for item in header.split(","):
-        coding, *parameters = (part.strip().lower() for part in item.split(";"))
-        if coding in ("gzip", "*"):
-            return not any(re.fullmatch(r"q=0(\.0*)?", parameter) for parameter in parameters)
-    return False
 
 
 async def _redirect(_: web.BaseRequest) -> web.Response:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -25,7 +25,7 @@ from kubesched.scheduler.nodes.podinfo import PodInfo
 from .result import Distribution, PodTimes, RunTimes
 from .turnover import Turnover
 
-__all__ = ["FINISHED", "SERVING", "PodBook", "amounts", "distribution", "run_times", "useful_parts"]
+__all__ = ["FINISHED", "SERVING", "PodBook", "PodLife", "amounts", "distribution", "run_times", "useful_parts"]
 
 #: Workloads whose pods serve while they run, and are replaced when they are gone.
 SERVING: Final = frozenset(("Deployment", "ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet"))
@@ -41,20 +41,48 @@ def amounts(requests: Resources) -> dict[str, int]:
 
 
 @dataclass(slots=True)
-class _Entry:
-    """Times of one pod. ``record`` is its entry in the scheduling queue, until it is bound."""
+class PodLife:
+    """Times of one pod so far."""
 
     pod: Pod
-    workload: str
     created: float
+    workload: str
+    requests: dict[str, int]
+    queued: float | None = None
     bound: float | None = None
     started: float | None = None
     finished: float | None = None
     removed: float | None = None
-    queued: float | None = None
     attempts: int = 0
     preempted: bool = False
-    requests: dict[str, int] = field(default_factory=dict)
+
+    def times(self, node: str, group: str) -> PodTimes:
+        """Return the record of the pod, with its last node and ``namespace/name`` of its group."""
+        pod = self.pod
+        return PodTimes(
+            namespace=pod.namespace,
+            name=pod.name,
+            workload=self.workload,
+            group=group.partition("/")[2],
+            node=node,
+            phase=pod.status.phase or "Pending",
+            created=self.created,
+            queued=self.queued,
+            bound=self.bound,
+            started=self.started,
+            finished=self.finished,
+            removed=self.removed,
+            attempts=self.attempts,
+            preempted=self.preempted,
+            requests=self.requests,
+            priority=pod.spec.priority or 0,
+        )
+
+
+@dataclass(slots=True)
+class _Entry(PodLife):
+    """Life of a pod of a run. ``record`` is its entry in the scheduling queue, until it is bound."""
+
     record: QueuedPodInfo | None = None
 
 
@@ -106,7 +134,7 @@ class PodBook:
 
     def _created(self, pod: Pod) -> None:
         workload, now = self._workload_of(pod), self._now()
-        self._entries[pod.uid] = _Entry(pod, workload, now, requests=self._requests(pod_requests(pod)))
+        self._entries[pod.uid] = _Entry(pod, now, workload, self._requests(pod_requests(pod)))
         self._turnover.created(workload, now)
 
     def _requests(self, requests: Resources) -> dict[str, int]:
@@ -171,26 +199,7 @@ class PodBook:
                 if record is not None:
                     entry.attempts = record.attempts
                     entry.queued = self._since_start(record.initial_attempt_timestamp)
-            found.append(
-                PodTimes(
-                    namespace=pod.namespace,
-                    name=pod.name,
-                    workload=entry.workload,
-                    group=group_key(seen(pod)).partition("/")[2],
-                    node=pod.spec.node_name,
-                    phase=pod.status.phase or "Pending",
-                    created=entry.created,
-                    queued=entry.queued,
-                    bound=entry.bound,
-                    started=entry.started,
-                    finished=entry.finished,
-                    removed=entry.removed,
-                    attempts=entry.attempts,
-                    preempted=entry.preempted,
-                    requests=entry.requests,
-                    priority=pod.spec.priority or 0,
-                )
-            )
+            found.append(entry.times(pod.spec.node_name, group_key(seen(pod))))
         return sorted(found, key=lambda one: (one.created, one.namespace, one.name))
 
 
