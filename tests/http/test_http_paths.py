@@ -163,6 +163,9 @@ def test_discovery_in_the_old_form() -> None:
             assert {"apps", "batch", "resource.k8s.io", "authorization.k8s.io"} <= set(names)
             assert group["preferredVersion"]["version"] == "v1"
             assert [item["version"] for item in group["versions"]] == ["v1", "v1alpha2"]
+            hashes = {item["name"]: item.get("storageVersionHash") for item in apps["resources"]}
+            assert hashes["controllerrevisions"] == "85nkx63pcBU=", "as of a real server"
+            assert hashes["deployments/scale"] is None
             found = {item["name"]: item for item in apps["resources"]}
             assert found["deployments"]["shortNames"] == ["deploy"]
             assert found["deployments/scale"]["group"] == "autoscaling"
@@ -285,9 +288,16 @@ def test_a_free_form_kind_forbids_nothing_to_clients_that_validate_themselves() 
 
 def test_what_version_2_cannot_express_is_free_form_there() -> None:
     inner = {
-        "loose": {"type": "object", "x-kubernetes-preserve-unknown-fields": True, "properties": {"a": {"type": "string"}}},
+        "loose": {
+            "type": "object",
+            "x-kubernetes-preserve-unknown-fields": True,
+            "properties": {"a": {"type": "string"}},
+        },
         "maybe": {"type": "array", "nullable": True, "items": {"type": "string"}},
-        "exact": {"type": "array", "items": {"type": "object", "properties": {"b": {"type": "string", "not": {"enum": ["c"]}}}}},
+        "exact": {
+            "type": "array",
+            "items": {"type": "object", "properties": {"b": {"type": "string", "not": {"enum": ["c"]}}}},
+        },
     }
 
     async def main() -> None:
