@@ -195,7 +195,14 @@ class FakeServer:
         return make_item(kind, namespace, name, self.version)
 
     async def delete(
-        self, kind: Kind, namespace: str, name: str, *, uid: str = "", grace_period_seconds: int | None = None
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        *,
+        uid: str = "",
+        grace_period_seconds: int | None = None,
+        propagation_policy: str = "",
     ) -> None:
         self._call("delete", namespace, name)
 

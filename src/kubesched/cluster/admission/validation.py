@@ -288,7 +288,7 @@ def check_quantities(
         if not is_qualified_name(name):  # not check_format, which is slower: there are many amounts
             causes.invalid(path, name, QUALIFIED_TEXT)
         if use and "/" not in name and not name.removeprefix("requests.").startswith("hugepages-"):
-            for words in ("type or fully qualified", use):
+            for words in dict.fromkeys(("type or fully qualified", use)):
                 if name not in _STANDARD[words]:
                     causes.invalid(f"{path}[{name}]", name, f"must be a standard resource {words}")
         if amount.nanos < 0:
