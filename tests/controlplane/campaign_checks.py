@@ -60,6 +60,10 @@ class Checks:
         elif path.endswith("/binding"):
             self._senders.setdefault(path, set()).add(client)
 
+    def binders(self, name: str) -> set[str]:
+        """Return the replicas whose bindings of a pod of this name have left them."""
+        return self._senders.get(f"{_POD}{name}/binding", set())
+
     def elsewhere(self, name: str) -> None:
         """Note that another scheduler is about to bind a pod."""
         self._elsewhere.add(name)
@@ -85,7 +89,7 @@ class Checks:
                 self._elsewhere.discard(name)
                 self.disturbed.add(node_name)
                 return stored
-            senders = self._binders[uid] = set(self._senders.get(f"{_POD}{name}/binding", ()))
+            senders = self._binders[uid] = set(self.binders(name))
             self._check_volumes(stored.typed)
             self._check_room(node_name, senders)
             return stored

@@ -191,7 +191,8 @@ class Replica:
         def forget(pod: Pod) -> None:
             # Without the lease nothing is decided any more.
             stored = self.day.bound_node(pod) if self.synced and self.elector.may_write else ""
-            if stored and stored == pod.spec.node_name:
+            # A binding of the leader before may be unknown here until a watch tells of it.
+            if stored and stored == pod.spec.node_name and self.client in self.day.checks.binders(pod.name):
                 self.day.broken.append(f"S2: {pod.key} is bound to {stored}, and {self.name} gives its room away")
             real_forget(pod)
 
