@@ -40,6 +40,7 @@ from .debugger import CacheDebugger
 from .extenders.interface import Extender, is_involved
 from .extenders.lane import ExtenderLane
 from .extenders.support import ExtenderRejections, checked_extenders, connect_extenders
+from .first_lists import FirstLists
 from .framework.enqueue import queueing_hints
 from .framework.group_reading import GroupReader
 from .framework.holding import Holder
@@ -145,6 +146,10 @@ class Scheduler:
         # Changes of the cluster.
         watch(informers, cache, queue, profiles, hints, backends, metrics, self.conditions)
         connect_extenders(extenders, cache.table, informers)
+        #: Lists that the informers have to read before the first pod is scheduled.
+        self.first_lists = FirstLists(
+            informers, port, [plugin for each in frameworks.values() for plugin in each.plugins.values()], hints
+        )
         #: Compares the cache with the informers' lists, and dumps it, into the log.
         self.debugger = CacheDebugger(cache, queue.views, queue.nominator, informers, backends.parts, tasks)
         metrics.before_collect(self._measure_cache)
@@ -251,8 +256,10 @@ class Scheduler:
             await self.informers.leave_out_unserved()
             for plural, informer in self.informers.items():
                 self.tasks.spawn(informer.run(), f"informer-{plural}")
+            telling = self.tasks.spawn(self.first_lists.tell(), "first-lists", lasting=False)
             for informer in self.informers.values():
                 await informer.wait_synced()
+            telling.cancel()
             self.tasks.spawn(self.queue.run(), "queue-flush")
             if self.groups is not None:
                 self.conditions.catch_up()

@@ -167,7 +167,6 @@ class _Process:
         self._leading = False
         self._synced = False
         self._stack = AsyncExitStack()
-        #: Tasks beside the scheduler, by name.
 
     async def run(self) -> int:
         self._handle_signals()
@@ -213,6 +212,7 @@ class _Process:
             scheduler_checks(
                 stopping=self._stop.is_set,
                 handlers_synced=lambda: self._synced,
+                missing_lists=lambda: scheduler.first_lists.missing() if scheduler is not None else (),
                 leader_election=election_check(elector, lease) if elector is not None and lease is not None else None,
                 informers_not_started=_not_synced(candidate) if candidate is not None else None,
             ),
