@@ -250,9 +250,10 @@ class _Process:
         watchers.attach(scheduler, port, ready=lambda: self._synced)
         if dashboard is not None:
             dashboard.attach(lambda: scheduler, watchers, ready=lambda: self._synced)
-        text = dump_yaml(config, registered=list(registry))
+        path = flags["write-config-to"]
+        text = dump_yaml(config, registered=list(registry)) if path or _log.isEnabledFor(level_of(2)) else ""
         _log.log(level_of(2), "Using component config", extra=with_pairs(config=text))
-        if path := flags["write-config-to"]:
+        if path:
             write_file(path, text.encode())
             _log.info("Wrote configuration", extra=with_pairs(file=path))
             return 0
