@@ -60,9 +60,9 @@ class Checks:
         elif path.endswith("/binding"):
             self._senders.setdefault(path, set()).add(client)
 
-    def binders(self, name: str) -> set[str]:
-        """Return the replicas whose bindings of a pod of this name have left them."""
-        return self._senders.get(f"{_POD}{name}/binding", set())
+    def bound_by(self, pod: Pod, client: str) -> str:
+        """Return the node that exactly this pod was bound to when a client had sent a binding; empty if there is none."""
+        return self.bound[pod.uid] if client in self._binders.get(pod.uid, ()) else ""
 
     def elsewhere(self, name: str) -> None:
         """Note that another scheduler is about to bind a pod."""
@@ -89,7 +89,7 @@ class Checks:
                 self._elsewhere.discard(name)
                 self.disturbed.add(node_name)
                 return stored
-            senders = self._binders[uid] = set(self.binders(name))
+            senders = self._binders[uid] = set(self._senders.get(f"{_POD}{name}/binding", ()))
             self._check_volumes(stored.typed)
             self._check_room(node_name, senders)
             return stored

@@ -196,6 +196,22 @@ def test_the_room_of_a_failed_binding_wakes_a_pod_that_waits_for_it() -> None:
     play(scenario)
 
 
+def test_the_room_of_a_pod_that_somebody_else_has_bound_elsewhere_wakes_a_pod_that_waits_for_it() -> None:
+    """The watch shows the pod on its node before the refusal of its binding arrives."""
+
+    async def scenario(world: World) -> None:
+        world.nodes(2, "1")
+        world.faults.delay("bind", 3, name="first")
+        world.create(a_pod("first", "800m"), a_pod("neighbour", "100m"), a_pod("second", "950m"))
+        await world.sleep(2)
+        assert world.where("second") == "Unschedulable"
+        world.store.bind("default", "first", world.pod("first").uid, world.node_of("neighbour"))
+        await world.until(lambda: world.node_of("second"), "binding", 2)
+        assert world.node_of("second") != world.node_of("neighbour")
+
+    play(scenario, expect_errors=["cannot forget pod"])
+
+
 def test_a_bind_plugin_that_skips_leaves_it_to_the_next() -> None:
     diary = Answers(bind=Status.skip())
 

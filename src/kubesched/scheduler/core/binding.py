@@ -315,8 +315,12 @@ class BindingCycles:
         If the attempt ended in an error, the pod itself is also told of the freed capacity. If a plugin rejected it, it
         is not. After an error, a member of a group is nominated to its node, so that its room is not taken while others
         of its group are bound.
+
+        Somebody else may have bound the pod to another node, and the cache may know it already. Upstream wakes no pod
+        then, although the room on the chosen node is free as well and no event tells of it.
         """
-        forgotten, pod = self._failures.give_back(attempt), attempt.assumed.pod
+        self._failures.give_back(attempt)
+        pod = attempt.assumed.pod
         rejected, nominating = is_rejected(failure), NominatingInfo.clear()
         if self._refused is not None and pod.spec.scheduling_group is not None:
             cause = failure.as_error() if isinstance(failure, Status) else None
@@ -324,10 +328,10 @@ class BindingCycles:
                 self._refused(pod, failure.message())
             if not rejected:
                 nominating = NominatingInfo.override(attempt.node_name)
-        if forgotten and not rejected:
+        if not rejected:
             self._queue.move_all_to_active_or_backoff_queue(ASSIGNED_POD_DELETE, pod, None)
         self._failures.fail(attempt, failure, nominating)
-        if forgotten and rejected:
+        if rejected:
             uid = pod.uid
             self._queue.move_all_to_active_or_backoff_queue(
                 ASSIGNED_POD_DELETE, pod, None, lambda other: other.uid != uid

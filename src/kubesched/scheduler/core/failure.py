@@ -83,15 +83,13 @@ class FailureHandler:
         self._observers = observers
         self._has_lost_lease = False
 
-    def give_back(self, attempt: Attempt) -> bool:
-        """Undo Reserve and Assume; False if the cache did not know the pod as assumed any more."""
+    def give_back(self, attempt: Attempt) -> None:
+        """Undo Reserve and Assume."""
         attempt.profile.framework.unreserve(attempt.state, attempt.assumed, attempt.node_name)
         try:
             self._cache.forget_pod(attempt.assumed.pod)
         except CacheError as error:
             _log.error("cannot forget pod: %s", error)
-            return False
-        return True
 
     def abandon(self, attempt: Attempt) -> None:
         """Leave the pod alone until it changes, because giving it back has failed, too.
