@@ -430,7 +430,7 @@ class EventWriter:
             if entry.posted:
                 await self._patch(entry)
             if not entry.posted:
-                await self._post(entry)
+                await self._post(entry, tries)
         except Exception as error:
             self._failed(entry, error, tries)
 
@@ -452,7 +452,7 @@ class EventWriter:
                 raise
             entry.posted = False
 
-    async def _post(self, entry: Entry) -> None:
+    async def _post(self, entry: Entry, tries: int) -> None:
         counting = self._counting
         while not entry.posted:
             entry.name = entry.name or self._name(entry.regarding.name, entry.time)
@@ -462,6 +462,9 @@ class EventWriter:
                 taken = error.reason == "AlreadyExists"
                 if not (taken and counting.renames):
                     entry.posted = taken
+                    if taken and tries and entry.count == 1:
+                        self.posted += 1  # by the try before, whose answer was lost
+                        return
                     raise
                 entry.name = ""  # another component recorded an event of this name in the same instant
             else:

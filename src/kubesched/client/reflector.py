@@ -294,12 +294,13 @@ class Reflector:
     async def _watch(self, watch: OpenWatch) -> None:
         try:
             while (batch := await watch.next_batch()) is not None:
+                if batch and watch.events == len(batch):  # a stream that is older says nothing of new requests
+                    self._connection.worked()
                 await self._consume(batch)
         finally:
             await watch.close()
 
     async def _consume(self, batch: Sequence[WatchEvent]) -> None:
-        self._connection.worked()
         for start in range(0, len(batch), YIELD_INTERVAL):
             if start:
                 await asyncio.sleep(0)
