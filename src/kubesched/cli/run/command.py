@@ -21,6 +21,7 @@ from asyncio import sslproto
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -107,6 +108,8 @@ def main(arguments: Sequence[str]) -> int:
         print(_version(raw=flags["version"] == "raw"))
         return 0
     sslproto.SSLProtocol.max_size = _TLS_BUFFER
+    if flags["ui"]:
+        import_module("kubesched.cli.live_dashboard")  # 100 modules, for which the event loop would stand still
     try:
         return run_loop(_run(flags))
     except SystemExit as error:  # raised in a task; a plugin must not choose the exit code
