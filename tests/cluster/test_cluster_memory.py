@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from typing import Any
 
@@ -10,6 +11,7 @@ import msgspec
 from kubesched.api.kinds import PODS
 from kubesched.api.types import Pod
 from kubesched.api.wire import Item
+from kubesched.base.kept import Kept
 from kubesched.cli.memory import give_back
 from kubesched.cluster.store import Store
 
@@ -52,6 +54,21 @@ def test_pods_of_other_owners_share_a_spec_and_labels_that_are_the_same_and_noth
     assert same.metadata.labels is first.metadata.labels
     assert other.spec.containers != first.spec.containers
     assert other.metadata.owner_references is not first.metadata.owner_references
+
+
+def test_texts_are_forgotten_and_read_again() -> None:
+    store = Store(StillClock(), random=random.Random(1))
+    store.create(PODS, "default", pod("a", owner="o5"))
+    texts = [kept for kept in gc.get_objects() if isinstance(kept, Kept)]
+    assert sum(map(len, texts)) > 0
+    before = store.get(PODS, "default", "a").raw
+    give_back(store)
+    assert sum(map(len, texts)) > 0
+    give_back(store, forgets=True)
+    assert sum(map(len, texts)) == 0
+    assert store.get(PODS, "default", "a").raw == before
+    first = view(pod("b", owner="o5"))
+    assert view(pod("c", owner="o5")).spec is first.spec
 
 
 def test_a_watch_reads_the_same_after_memory_was_given_back() -> None:
