@@ -706,6 +706,20 @@ def test_what_a_kubelet_leaves_out_of_its_node_is_there_though_empty() -> None:
     run(main())
 
 
+def test_an_extended_resource_that_is_added_to_a_node_can_be_allocated() -> None:
+    async def main() -> None:
+        async with served() as api:
+            assert (await api.post("/api/v1/nodes", a_node(status={"capacity": {"cpu": "4"}}))).status == 201
+            added = {"status": {"capacity": {"example.com/foo": "5"}}}
+            status = (await api.patch("/api/v1/nodes/n1/status", added)).data["status"]
+            assert status["allocatable"] == {"cpu": "4", "example.com/foo": "5"}
+            fewer = {"status": {"allocatable": {"example.com/foo": "3"}}}
+            status = (await api.patch("/api/v1/nodes/n1/status", fewer)).data["status"]
+            assert status["allocatable"] == {"cpu": "4", "example.com/foo": "3"}
+
+    run(main())
+
+
 def test_writes_over_http_and_in_process_see_each_other() -> None:
     async def main() -> None:
         async with served() as api:

@@ -201,13 +201,13 @@ def _keyed(type_: str) -> list[tuple[str, str]]:
 
 
 def _check_unique(items: Iterable[Data] | None, keys: tuple[str, ...], path: str, causes: Causes) -> None:
-    """Check that no two items of a list have the same key members.
+    """Check that no two items of a list have the same key members, or are equal if the only name is empty.
 
     Items without the first key member are not compared.
     """
-    for index, key in repeated(items, keys):
+    for index, key in repeated(items if keys[0] else ({"": item} for item in items or ()), keys):
         if key[0] and len(keys) == 1:
-            causes.duplicate(f"{path}[{index}].{keys[0]}", key[0])
+            causes.duplicate(dotted(f"{path}[{index}]", filter(None, keys)), key[0])
         elif key[0]:
             causes.duplicate(f"{path}[{index}]", dict(zip(keys, key, strict=True)))
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from kubesched.api.decode import from_builtins
 from kubesched.api.kinds import CLAIMS, NAMESPACES, NODES, POD_GROUPS, PRIORITY_CLASSES, RESOURCE_CLAIM_TEMPLATES, Kind
+from kubesched.api.requests import is_extended_resource
 from kubesched.api.selectors import compile_label_selector, label_selector_problem
 from kubesched.api.types import LabelSelector
 
@@ -53,6 +54,10 @@ def _node(data: Data, admission: Admission) -> None:
     status = data.get("status") or {}
     if status.get("capacity") and not status.get("allocatable"):
         status["allocatable"] = dict(status["capacity"])
+    # As a kubelet does when a client adds an extended resource to its node.
+    added = {name: amount for name, amount in (status.get("capacity") or {}).items() if is_extended_resource(name)}
+    if added:
+        status["allocatable"] = {**added, **status["allocatable"]}
     if status.get("nodeInfo"):
         # A real server writes these even when they are unknown, and clients with typed models require them.
         known = types()["NodeSystemInfo"].fields

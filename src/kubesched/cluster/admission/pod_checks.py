@@ -22,13 +22,20 @@ from kubesched.api.selectors import (
 )
 from kubesched.api.types import LabelSelector, NodeAffinity, NodeSelector, Pod, PodSpec
 
-from .validation import Causes, check_labels, check_quantities, check_single, check_source, repeated
+from .validation import (
+    Causes,
+    check_labels,
+    check_quantities,
+    check_resource_names,
+    check_single,
+    check_source,
+    repeated,
+)
 
 __all__ = ["POD_CHECKS", "check_mounts"]
 
 Data = dict[str, Any]
 
-_STANDARD_RESOURCES: Final = ("cpu", "memory", "ephemeral-storage")
 _PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
 
 
@@ -137,10 +144,9 @@ def _resources(resources: Data, path: str, causes: Causes) -> None:
         check_quantities(resources.get(field), f"{path}.{field}", causes) for field in ("requests", "limits")
     )
     for field, amounts in (("requests", requests), ("limits", limits)):
+        check_resource_names(amounts, "for containers", f"{path}.{field}", causes)
         for name, amount in amounts.items():
-            if "/" not in name and name not in _STANDARD_RESOURCES and not name.startswith("hugepages-"):
-                causes.invalid(f"{path}.{field}", name, "must be a standard resource for containers")
-            elif is_extended_resource(name) and amount.nanos % 10**9:
+            if is_extended_resource(name) and amount.nanos % 10**9:
                 causes.invalid(f"{path}.{field}[{name}]", str(amount), "must be an integer")
     for name, amount in requests.items():
         _check_limit(name, amount, limits.get(name), path, causes)

@@ -21,10 +21,12 @@ from ..schema import check_metadata_form, types, undecodable
 from .formats import QUALIFIED_TEXT, QUANTITY_TEXT, format_problem
 
 __all__ = [
+    "QUOTA_RESOURCES",
     "Causes",
     "check_labels",
     "check_metadata",
     "check_quantities",
+    "check_resource_names",
     "check_single",
     "check_source",
     "dotted",
@@ -41,6 +43,36 @@ MOST_ANNOTATIONS: Final = 256 * 1024
 _MOST_EXPRESSIONS: Final = 64 * 1024
 _PATH_SEGMENT_GROUPS: Final = frozenset({"apiregistration.k8s.io", "rbac.authorization.k8s.io"})
 _DNS_LABEL_KINDS: Final = frozenset({"namespaces", "services"})
+#: Resources that quotas know by name.
+QUOTA_RESOURCES: Final = frozenset(
+    [
+        "configmaps",
+        "cpu",
+        "ephemeral-storage",
+        "limits.cpu",
+        "limits.ephemeral-storage",
+        "limits.memory",
+        "memory",
+        "persistentvolumeclaims",
+        "pods",
+        "replicationcontrollers",
+        "requests.cpu",
+        "requests.ephemeral-storage",
+        "requests.memory",
+        "requests.storage",
+        "resourcequotas",
+        "secrets",
+        "services",
+        "services.loadbalancers",
+        "services.nodeports",
+    ]
+)
+#: Names of resources without a domain, by where they may be used, in upstream's words.
+_STANDARD: Final = {
+    "type or fully qualified": QUOTA_RESOURCES | {"storage"},
+    "for quota": QUOTA_RESOURCES,
+    "for containers": frozenset(["cpu", "memory", "ephemeral-storage"]),
+}
 
 
 def forbidden(kind: Kind, name: str, why: str) -> ApiError:
@@ -269,6 +301,15 @@ def check_quantities(amounts: Mapping[str, Any] | None, path: str, causes: Cause
         if not is_qualified_name(name):  # not check_format, which is slower: there are many amounts
             causes.invalid(path, name, QUALIFIED_TEXT)
         if amount.nanos < 0:
-            causes.invalid(where, str(text), "must be greater than or equal to 0")
+            causes.invalid(f"{path}[{name}]", str(text), "must be greater than or equal to 0")
         result[name] = amount
     return result
+
+
+def check_resource_names(amounts: Iterable[str], use: str, path: str, causes: Causes) -> None:
+    """Check that names of resources without a domain are known: all of them, and those of a use in ``_STANDARD``."""
+    for name in amounts:
+        for words in (next(iter(_STANDARD)), use):
+            is_page = name.removeprefix("requests.").startswith("hugepages-")
+            if "/" not in name and name not in _STANDARD[words] and not is_page:
+                causes.invalid(f"{path}[{name}]", name, f"must be a standard resource {words}")
