@@ -285,9 +285,16 @@ def test_a_free_form_kind_forbids_nothing_to_clients_that_validate_themselves() 
 
 def test_what_version_2_cannot_express_is_free_form_there() -> None:
     inner = {
-        "loose": {"type": "object", "x-kubernetes-preserve-unknown-fields": True, "properties": {"a": {"type": "string"}}},
+        "loose": {
+            "type": "object",
+            "x-kubernetes-preserve-unknown-fields": True,
+            "properties": {"a": {"type": "string"}},
+        },
         "maybe": {"type": "array", "nullable": True, "items": {"type": "string"}},
-        "exact": {"type": "array", "items": {"type": "object", "properties": {"b": {"type": "string", "not": {"enum": ["c"]}}}}},
+        "exact": {
+            "type": "array",
+            "items": {"type": "object", "properties": {"b": {"type": "string", "not": {"enum": ["c"]}}}},
+        },
     }
 
     async def main() -> None:
