@@ -293,6 +293,8 @@ class Scheduler:
                 left -= 1
                 queued = pop_nowait() if left > 0 and loop.time() < ends else None
             await asyncio.sleep(0)
+            if self.bindings.is_behind:
+                await self.bindings.catch_up()
 
     async def stop(self) -> None:
         """Close the queue, stop the informers, let bindings finish, close extenders and plugins.
