@@ -163,6 +163,9 @@ def test_discovery_in_the_old_form() -> None:
             assert {"apps", "batch", "resource.k8s.io", "authorization.k8s.io"} <= set(names)
             assert group["preferredVersion"]["version"] == "v1"
             assert [item["version"] for item in group["versions"]] == ["v1", "v1alpha2"]
+            hashes = {item["name"]: item.get("storageVersionHash") for item in apps["resources"]}
+            assert hashes["controllerrevisions"] == "85nkx63pcBU=", "as of a real server"
+            assert hashes["deployments/scale"] is None
             found = {item["name"]: item for item in apps["resources"]}
             assert found["deployments"]["shortNames"] == ["deploy"]
             assert found["deployments/scale"]["group"] == "autoscaling"

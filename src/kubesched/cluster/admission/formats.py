@@ -67,15 +67,12 @@ _PORT_NAME: Final = re.compile(r"(?=.*[a-z])[a-z0-9]+(-[a-z0-9]+)*")
 _PORT_NAME_TEXT: Final = (
     "must be no more than 15 lower case alphanumeric characters or '-', and contain at least one letter (a-z)"
 )
-#: Ranges of addresses that mean the node itself, or the nodes of one link. Upstream's last word differs from its range.
-_INSIDE: Final = {
-    words: [ipaddress.ip_network(one) for one in ranges]
-    for words, ranges in {
-        "loopback range (127.0.0.0/8, ::1/128)": ("127.0.0.0/8", "::1/128"),
-        "link-local range (169.254.0.0/16, fe80::/10)": ("169.254.0.0/16", "fe80::/10"),
-        "link-local multicast range (224.0.0.0/24, ff02::/10)": ("224.0.0.0/24", "ff02::/16"),
-    }.items()
-}
+#: Ranges of addresses that mean the node itself, or the nodes of one link, in upstream's words but for the last mask.
+_INSIDE: Final = (
+    "loopback range (127.0.0.0/8, ::1/128)",
+    "link-local range (169.254.0.0/16, fe80::/10)",
+    "link-local multicast range (224.0.0.0/24, ff02::/16)",
+)
 _CIDR_TEXT: Final = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
 #: Grammar of semver.org, 2.0.0: three numbers, identifiers of a pre-release, identifiers of a build.
 _NUMBER: Final = "(?:0|[1-9][0-9]*)"
@@ -166,10 +163,10 @@ def _cidr(text: str) -> str:
 def _outside_ip(text: str) -> str:
     """Problem of an IP address at which something outside of the cluster's nodes may be reached."""
     if problem := _FORMATS["ip"](text):
-        return str(problem)
+        return problem
     address = ipaddress.ip_address(text)
-    for words, ranges in _INSIDE.items():
-        if any(address in one for one in ranges):
+    for words in _INSIDE:
+        if any(address in ipaddress.ip_network(one) for one in re.findall(r"[0-9a-f.:]+/[0-9]+", words)):
             return f"may not be in the {words}"
     return f"may not be unspecified ({text})" if address.is_unspecified else ""
 

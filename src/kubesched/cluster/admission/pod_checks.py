@@ -22,15 +22,7 @@ from kubesched.api.selectors import (
 )
 from kubesched.api.types import LabelSelector, NodeAffinity, NodeSelector, Pod, PodSpec
 
-from .validation import (
-    Causes,
-    check_labels,
-    check_quantities,
-    check_resource_names,
-    check_single,
-    check_source,
-    repeated,
-)
+from .validation import Causes, check_labels, check_quantities, check_single, check_source, repeated
 
 __all__ = ["POD_CHECKS", "check_mounts"]
 
@@ -141,10 +133,10 @@ def _ports(container: Data, path: str, host_network: bool, taken: set[tuple[str,
 
 def _resources(resources: Data, path: str, causes: Causes) -> None:
     requests, limits = (
-        check_quantities(resources.get(field), f"{path}.{field}", causes) for field in ("requests", "limits")
+        check_quantities(resources.get(field), f"{path}.{field}", causes, "for containers")
+        for field in ("requests", "limits")
     )
     for field, amounts in (("requests", requests), ("limits", limits)):
-        check_resource_names(amounts, "for containers", f"{path}.{field}", causes)
         for name, amount in amounts.items():
             if is_extended_resource(name) and amount.nanos % 10**9:
                 causes.invalid(f"{path}.{field}[{name}]", str(amount), "must be an integer")

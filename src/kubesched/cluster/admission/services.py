@@ -83,7 +83,6 @@ class ServiceAddresses:
             for field in ("clusterIP", "clusterIPs"):
                 spec.pop(field, None)
         else:
-            _check_families(spec, causes)
             self._cluster_ip(spec, _spec_of(old).get("clusterIP") or "", causes)
         self._node_ports(spec, old, causes)
 
@@ -151,18 +150,6 @@ class ServiceAddresses:
                 kept = before.get(port["port"])
                 port["nodePort"] = kept if kept and kept not in taken else self._ports.free(taken)
                 taken.add(port["nodePort"])
-
-
-def _check_families(spec: Data, causes: Causes) -> None:
-    """Check that a Service asks for no IPv6. A headless one without a selector may: it gets no address."""
-    if spec.get("clusterIP") == "None" and not spec.get("selector"):
-        return
-    if spec.get("ipFamilyPolicy") == "RequireDualStack":
-        text = "this cluster is not configured for dual-stack services"
-        causes.invalid("spec.ipFamilyPolicy", "RequireDualStack", text)
-    for index, family in enumerate(spec.get("ipFamilies") or ()):
-        if family == "IPv6":
-            causes.invalid(f"spec.ipFamilies[{index}]", family, "not configured on this cluster")
 
 
 def _spec_of(item: Stored | None) -> Data:

@@ -20,15 +20,7 @@ from kubesched.api.requests import is_extended_resource
 from ..schema import undecodable
 from .custom import check_schemas
 from .formats import IP_TEXT
-from .validation import (
-    QUOTA_RESOURCES,
-    Causes,
-    check_labels,
-    check_quantities,
-    check_resource_names,
-    check_source,
-    repeated,
-)
+from .validation import QUOTA_RESOURCES, Causes, check_labels, check_quantities, check_source, repeated
 
 __all__ = ["TYPE_CHECKS"]
 
@@ -202,9 +194,7 @@ def _is_fraction(amount: Any) -> bool:
 
 
 def _quota(spec: Data, path: str, causes: Causes) -> None:
-    check_resource_names(
-        check_quantities(spec.get("hard"), f"{path}.hard", causes), "for quota", f"{path}.hard", causes
-    )
+    check_quantities(spec.get("hard"), f"{path}.hard", causes, "for quota")
     for name in QUOTA_RESOURCES - _COMPUTE & (spec.get("hard") or {}).keys():
         if "storage" not in name and _is_fraction(spec["hard"][name]):
             causes.invalid(f"{path}.hard[{name}]", spec["hard"][name], "must be an integer")
@@ -242,10 +232,8 @@ def _scopes(spec: Data, scopes: list[str], path: str, causes: Causes, shown: obj
 
 def _limit_range(item: Data, path: str, causes: Causes) -> None:
     """Check the order of a resource's amounts: smallest, defaults, largest, as upstream."""
-    amounts = {name: check_quantities(item.get(name), f"{path}.{name}", causes) for name in _LIMITS}
     use = "for containers" if item.get("type") in ("Container", "Pod") else "type or fully qualified"
-    for name, held in amounts.items():
-        check_resource_names(held, use, f"{path}.{name}", causes)
+    amounts = {name: check_quantities(item.get(name), f"{path}.{name}", causes, use) for name in _LIMITS}
     for (low, low_text), (high, high_text) in combinations(_IN_ORDER.items(), 2):
         for name, least in amounts[low].items():
             most = amounts[high].get(name)

@@ -26,7 +26,6 @@ __all__ = [
     "check_labels",
     "check_metadata",
     "check_quantities",
-    "check_resource_names",
     "check_single",
     "check_source",
     "dotted",
@@ -45,27 +44,11 @@ _PATH_SEGMENT_GROUPS: Final = frozenset({"apiregistration.k8s.io", "rbac.authori
 _DNS_LABEL_KINDS: Final = frozenset({"namespaces", "services"})
 #: Resources that quotas know by name.
 QUOTA_RESOURCES: Final = frozenset(
-    [
-        "configmaps",
-        "cpu",
-        "ephemeral-storage",
-        "limits.cpu",
-        "limits.ephemeral-storage",
-        "limits.memory",
-        "memory",
-        "persistentvolumeclaims",
-        "pods",
-        "replicationcontrollers",
-        "requests.cpu",
-        "requests.ephemeral-storage",
-        "requests.memory",
-        "requests.storage",
-        "resourcequotas",
-        "secrets",
-        "services",
-        "services.loadbalancers",
-        "services.nodeports",
-    ]
+    ["cpu", "memory", "ephemeral-storage", "requests.storage", "services.nodeports"]
+).union(
+    ["requests.cpu", "requests.memory", "requests.ephemeral-storage", "limits.cpu", "limits.memory", "resourcequotas"],
+    ["pods", "services", "replicationcontrollers", "secrets", "configmaps", "persistentvolumeclaims"],
+    ["limits.ephemeral-storage", "services.loadbalancers"],
 )
 #: Names of resources without a domain, by where they may be used, in upstream's words.
 _STANDARD: Final = {
@@ -285,8 +268,12 @@ def check_source(type_: str, owner: Mapping[str, Any], path: str, causes: Causes
     check_single(volume_sources(type_), "volume", owner, path, causes)
 
 
-def check_quantities(amounts: Mapping[str, Any] | None, path: str, causes: Causes) -> dict[str, Quantity]:
+def check_quantities(
+    amounts: Mapping[str, Any] | None, path: str, causes: Causes, use: str = ""
+) -> dict[str, Quantity]:
     """Read a resource list. Negative amounts and malformed names are added to the causes.
+
+    So are names without a domain that are not known, or not for a ``use`` in ``_STANDARD``.
 
     Raises:
         ApiError: 400, for a text that is not a quantity: upstream fails while decoding it.
@@ -300,16 +287,11 @@ def check_quantities(amounts: Mapping[str, Any] | None, path: str, causes: Cause
             raise undecodable(causes.kind, f"{where}: {QUANTITY_TEXT}; got {_shown(text)}") from None
         if not is_qualified_name(name):  # not check_format, which is slower: there are many amounts
             causes.invalid(path, name, QUALIFIED_TEXT)
+        if use and "/" not in name and not name.removeprefix("requests.").startswith("hugepages-"):
+            for words in ("type or fully qualified", use):
+                if name not in _STANDARD[words]:
+                    causes.invalid(f"{path}[{name}]", name, f"must be a standard resource {words}")
         if amount.nanos < 0:
             causes.invalid(f"{path}[{name}]", str(text), "must be greater than or equal to 0")
         result[name] = amount
     return result
-
-
-def check_resource_names(amounts: Iterable[str], use: str, path: str, causes: Causes) -> None:
-    """Check that names of resources without a domain are known: all of them, and those of a use in ``_STANDARD``."""
-    for name in amounts:
-        for words in (next(iter(_STANDARD)), use):
-            is_page = name.removeprefix("requests.").startswith("hugepages-")
-            if "/" not in name and name not in _STANDARD[words] and not is_page:
-                causes.invalid(f"{path}[{name}]", name, f"must be a standard resource {words}")

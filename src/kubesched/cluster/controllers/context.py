@@ -283,6 +283,8 @@ class Context:
     async def delete(self, item: Item, *, grace_period_seconds: int | None = None) -> None:
         """Delete an object, if it still exists."""
         options: DeleteOptions = {"uid": item.uid, "grace_period_seconds": grace_period_seconds}
+        if item.kind != PODS:
+            options["propagation_policy"] = "Background"  # the pods of Jobs would stay otherwise
         self._doomed.add(item.uid)
         try:
             await self.client.delete(item.kind, item.namespace, item.name, **options)

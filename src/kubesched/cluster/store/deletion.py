@@ -46,11 +46,10 @@ def _has_finalizers(metadata: bytes) -> bool:
 class Deleting(DeleteOptions, total=False):
     """Options of a deletion.
 
-    ``resource_version`` is a precondition; "" matches any version. An empty policy stands for the default.
+    ``resource_version`` is a precondition; "" matches any version.
     """
 
     resource_version: str
-    propagation_policy: str
     dry_run: bool
 
 
