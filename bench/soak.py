@@ -41,7 +41,7 @@ from kubesched.api.kinds import (
 from kubesched.api.wire import ApiError
 from kubesched.base.kept import Kept
 from kubesched.cli.bench_processes import cluster, memory_mib
-from kubesched.cli.memory import EVENT_CACHE, MOST_EVENTS, give_back
+from kubesched.cli.memory import EVENT_CACHE, FORGET_SECONDS, MOST_EVENTS, TIMED_SECONDS, give_back
 from kubesched.client.event_writer import EventWriter
 from kubesched.client.http import HttpTransport
 from kubesched.cluster.kubelets import default_stages, make_nodes, node_template
@@ -133,7 +133,7 @@ class Soak:
                 self._change_nodes()
                 self._evict()
             await asyncio.sleep(900)
-            give_back(self.store, forgets=not quarter)  # as kubesched up does each minute, and each hour
+            give_back(self.store, seconds=TIMED_SECONDS if quarter else FORGET_SECONDS)  # as kubesched up does
 
     def measure(self) -> Day:
         """Count memory and objects."""

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kubesched.api.kinds import NODES, PODS
@@ -243,6 +243,7 @@ async def watch_waking(seed: int) -> int:
 
 @settings(max_examples=settings().max_examples if IS_SWEEP else 12)
 @given(seed=st.integers(0, 1 << 32))
+@example(seed=5137)  # a node without room is changed, and then has room
 def test_deletions_and_changed_nodes_wake_the_pods_that_fit_then(seed: int) -> None:
     """Pods are held, by cpu and by other resources, from the deletions and changes that cannot help them, and from no others."""
     run_virtual(watch_waking(seed))

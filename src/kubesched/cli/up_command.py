@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, nullcontext
 from datetime import timedelta
 from functools import partial
-from itertools import cycle
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -73,7 +73,7 @@ from .console import progress_bar, warn, write
 from .errors import CliError
 from .interrupts import run_loop
 from .loading import load_gates, load_setup
-from .memory import EVENT_CACHE, FORGET_SECONDS, MOST_EVENTS, give_back
+from .memory import EVENT_CACHE, MOST_EVENTS, give_back
 from .pod_life import pod_stages
 from .preemption_log import PreemptionLog
 from .saved_file import claimed, decision_file, save_or_rescue
@@ -174,12 +174,12 @@ async def _save(store: Store, server: HttpServer, options: argparse.Namespace) -
 
 async def _expire_events(store: Store) -> None:
     """Remove expired events even when no new ones arrive, and release unused memory."""
-    turns = cycle(range(round(FORGET_SECONDS / _EXPIRY_SECONDS)))
+    turns = count()
     while True:
         if store.expire_events():
             await asyncio.sleep(0)
             continue
-        give_back(store, forgets=not next(turns))
+        give_back(store, seconds=next(turns) * _EXPIRY_SECONDS)
         await asyncio.sleep(_EXPIRY_SECONDS)
 
 

@@ -53,11 +53,16 @@ class _Key(NamedTuple):
 
 
 class _Room(NamedTuple):
-    """Key of pods that wait for room: ``evicts`` is False for pods that never preempt."""
+    """Key of pods that wait for room: ``evicts`` is False for pods that never preempt.
+
+    ``lacks`` is False for pods that no node has rejected for lack of resources. If a node is changed that has no room, they have
+    to be tried: they wait for room there from then on.
+    """
 
     priority: int
     amounts: Amounts
     evicts: bool
+    lacks: bool
 
 
 class VictimsAwaited:
@@ -110,6 +115,8 @@ class VictimsAwaited:
     def may_help(self, key: Hashable, node_name: str) -> bool:
         """See :meth:`..Holder.may_help`."""
         assert isinstance(key, _Key | _Room)
+        if isinstance(key, _Room) and not key.lacks:
+            return True
         if isinstance(key, _Room) and key.evicts and self._handle.snapshot.table.placed.has_below(key.priority):
             return True
         return self._has_capacity(key, node_name, "")
@@ -139,7 +146,9 @@ class VictimsAwaited:
         if self._handle.nominations.node_of(pod.uid):
             return None
         amounts = self._amounts(pod)
-        return None if amounts is None else _Room(pod.priority, amounts, pod.spec.preemption_policy != "Never")
+        if amounts is None:
+            return None
+        return _Room(pod.priority, amounts, pod.spec.preemption_policy != "Never", _FIT in rejectors)
 
     def _amounts(self, pod: PodInfo) -> Amounts | None:
         """Return the amounts that a pod needs on a node; None if a device may stand for one, or no node has the resource."""
