@@ -55,9 +55,8 @@ def _node(data: Data, admission: Admission) -> None:
     if status.get("capacity") and not status.get("allocatable"):
         status["allocatable"] = dict(status["capacity"])
     # As a kubelet does when a client adds an extended resource to its node.
-    added = {name: amount for name, amount in (status.get("capacity") or {}).items() if is_extended_resource(name)}
-    if added:
-        status["allocatable"] = {**added, **status["allocatable"]}
+    for name in filter(is_extended_resource, status.get("capacity") or ()):
+        status["allocatable"].setdefault(name, status["capacity"][name])
     if status.get("nodeInfo"):
         # A real server writes these even when they are unknown, and clients with typed models require them.
         known = types()["NodeSystemInfo"].fields

@@ -284,11 +284,6 @@ def _device_claim(devices: Data, path: str, causes: Causes) -> None:
                     causes.invalid(f"{path}.{field}[{place}].requests[{index}]", name, _REQUEST_TEXT)
 
 
-def _device_toleration(toleration: Data, path: str, causes: Causes) -> None:
-    if toleration.get("operator") == "Equal":
-        causes.check_format("label-value", f"{path}.value", toleration.get("value") or "")
-
-
 def _slice(spec: Data, path: str, causes: Causes) -> None:
     own_nodes, devices = bool(spec.get("perDeviceNodeSelection")), spec.get("devices") or ()
     _check_reach(spec, path, (*_NODE_FIELDS, "perDeviceNodeSelection"), causes)
@@ -357,7 +352,6 @@ TYPE_CHECKS: Final[Mapping[str, Callable[[Data, str, Causes], None]]] = {
     "LimitRangeItem": _limit_range,
     "StorageClass": _storage_class,
     "DeviceClaim": _device_claim,
-    "DeviceToleration": _device_toleration,
     "ResourceSliceSpec": _slice,
     "Device": _device,
     "DeviceAttribute": _attribute,
