@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
-from kubesched.api.cel import CompilationError, Environment, EvaluationError, EvaluationInterruptedError, Program
 from kubesched.api.cel.device_expressions import compile_device_expression
+from kubesched.api.cel.environment import CompilationError, Environment
+from kubesched.api.cel.meter import EvaluationInterruptedError
+from kubesched.api.cel.program import Program
+from kubesched.api.cel.values import EvaluationError
 from kubesched.api.quantity import parse_quantity
 
 ENVIRONMENT = Environment({"x": "dyn", "names": "list<string>", "labels": "map<string,string>"})
@@ -314,7 +317,7 @@ def test_all_that_the_library_needs_is_imported_before_its_first_environment() -
     """Where it imports by itself, a signal whose handler raises aborts the process."""
     script = """
 import sys
-from kubesched.api.cel import Environment
+from kubesched.api.cel.environment import Environment
 from kubesched.api.cel.engine import library
 library()
 before = set(sys.modules)

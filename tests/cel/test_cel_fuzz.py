@@ -18,8 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from kubesched.api.cel import CompilationError, Environment, EvaluationError, Program
-from kubesched.api.cel.environment import declared_overloads
+from kubesched.api.cel.environment import CompilationError, Environment, declared_overloads
+from kubesched.api.cel.program import Program
+from kubesched.api.cel.values import EvaluationError
 
 SECONDS = float(os.environ.get("KUBESCHED_FUZZ_SECONDS", "0"))
 SEEDS = 250

@@ -14,12 +14,13 @@ from typing import Any
 
 import pytest
 
-from kubesched.api.cel import CompilationError, Environment, EvaluationError, EvaluationInterruptedError, Program
 from kubesched.api.cel.device_expressions import compile_device_expression
-from kubesched.api.cel.meter import STEPS_PER_COST, Meter
-from kubesched.api.cel.program import Evaluation
+from kubesched.api.cel.environment import CompilationError, Environment
+from kubesched.api.cel.meter import STEPS_PER_COST, EvaluationInterruptedError, Meter
+from kubesched.api.cel.program import Evaluation, Program
 from kubesched.api.cel.regex import states
 from kubesched.api.cel.schema_rules import Failure, Rules
+from kubesched.api.cel.values import EvaluationError
 
 CANCELLED = "operation cancelled: actual cost limit exceeded"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
@@ -49,6 +50,17 @@ def test_a_replay_says_what_would_differ(recorded: Path, capsys: Capture) -> Non
     assert len(document["differences"]) == document["differing"] == 8
     one = run(capsys, "decisions", "replay", recorded, "--config", packing, "--pod", "cache-0")
     assert one.out.startswith(f"1 decision of {recorded}")
+
+
+def test_a_torn_last_line_is_left_out_and_named(recorded: Path, capsys: Capture, tmp_path: Path) -> None:
+    capsys.readouterr()
+    lines = gzip.decompress(recorded.read_bytes()).splitlines(keepends=True)
+    torn = tmp_path / "torn"
+    torn.write_bytes(b"".join(lines)[:-9])
+    remark = f"kubesched: {torn}: line {len(lines)} is torn and left out: "
+    for words in (["-o", "json"], ["replay"]):
+        ran = run(capsys, "decisions", *(["replay", torn] if words == ["replay"] else [torn, *words]))
+        assert (ran.code, ran.err.count(remark)) == (0, 1), ran
 
 
 def test_wrong_usage_and_wrong_files_are_refused(recorded: Path, capsys: Capture, tmp_path: Path) -> None:

@@ -10,13 +10,15 @@ from random import Random
 from typing import Any
 
 import pytest
+from client_fake_server import FakeServer
 
 from kubesched.api.kinds import KINDS, NODES
-from kubesched.api.wire import ApiError, NotLeaderError
+from kubesched.api.wire import ApiError, ListPage, NotLeaderError
 from kubesched.client.access import ClusterAccess
 from kubesched.client.connection_log import REMIND_SECONDS, ConnectionLog, connection_failure
 from kubesched.client.http import HttpTransport
 from kubesched.client.http_reading import AnswerTooLongError
+from kubesched.client.informer import Informer
 from kubesched.client.port import ApiPort
 from kubesched.lab.simulate.run.virtual_time import VirtualClock, run_virtual
 
@@ -134,6 +136,66 @@ def test_informers_of_all_kinds_say_it_once(watch_list: bool, caplog: pytest.Log
 
     virtually(main)
     assert len(lines(caplog)) == 1
+
+
+def test_a_stream_from_before_does_not_show_that_requests_are_answered(caplog: pytest.LogCaptureFixture) -> None:
+    """A watch outlives the token that opened it."""
+    caplog.set_level("INFO", "kubesched.client")
+
+    async def main() -> None:
+        server, log = FakeServer(), ConnectionLog("https://there")
+        informer = Informer(server, NODES, rng=Random(1), connection=log)
+        task = asyncio.create_task(informer.run())
+        await informer.wait_synced()
+        server.put("a")
+        await asyncio.sleep(1.0)
+        log.failed(REFUSED)
+        server.put("b")
+        await asyncio.sleep(1.0)
+        assert not any("the connection works" in line for line in lines(caplog))
+        server.cut(None)  # the next watch is a new request
+        await asyncio.sleep(1.0)
+        server.put("c")
+        await asyncio.sleep(1.0)
+        assert lines(caplog)[-1].endswith("the connection works")
+        informer.stop()
+        await task
+
+    virtually(main)
+
+
+class _WithoutStreams(_Refusing):
+    async def list(self, *args: Any, **options: Any) -> Any:
+        return ListPage([], "1")
+
+    async def watch(self, *args: Any, **options: Any) -> Any:
+        if options.get("send_initial_events"):
+            raise ApiError(422, "Invalid", "sendInitialEvents is forbidden for watch")
+        await asyncio.sleep(1000.0)
+        yield []
+
+
+def test_a_server_that_streams_no_lists_is_named_once_for_all_kinds(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "kubesched.client")
+
+    async def main() -> None:
+        transport: Any = _WithoutStreams()
+        clock = VirtualClock(asyncio.get_running_loop())
+        port = ApiPort(
+            transport, clock=clock, rng=Random(1), watch_list=True, connection=ConnectionLog("https://there")
+        )
+        informers = [port.informer(kind) for kind in list(KINDS)[:18]]
+        tasks = [asyncio.create_task(informer.run()) for informer in informers]
+        await asyncio.gather(*(informer.wait_synced() for informer in informers))
+        for informer in informers:
+            informer.stop()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    virtually(main)
+    text = "does not stream lists, they come in pages: sendInitialEvents is forbidden for watch"
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("INFO", f"API server https://there {text}")
+    ]
 
 
 def resolver(error: OSError | None, port: int) -> Callable[..., Coroutine[Any, Any, Any]]:

@@ -370,6 +370,25 @@ stages:
     play(scenario, stages=rules)
 
 
+def test_a_volume_is_detached_once() -> None:
+    """The answer to the write that ends an attachment is its last version, and not one more to detach."""
+
+    async def scenario(world: World) -> None:
+        world.create(STORAGE_CLASSES, storage_class("fast", provisioner=DRIVER))
+        for index in range(5):
+            world.create(CLAIMS, claim(f"c{index}", "1Gi", "fast"))
+            world.create(PODS, user(f"p{index}", f"c{index}"))
+        await world.settle()
+        assert len(world.names(ATTACHMENTS)) == 5
+        for index in range(5):
+            world.store.delete(PODS, "default", f"p{index}", grace_period_seconds=0)
+        await world.settle()
+        assert world.names(ATTACHMENTS) == []
+        assert list(world.controllers.problems) == []
+
+    play(scenario, stages="stages: [{name: detach, kind: VolumeAttachment, delay: {seconds: 7}}]")
+
+
 def test_a_pod_whose_volume_is_never_attached_does_not_start() -> None:
     async def scenario(world: World) -> None:
         world.create(STORAGE_CLASSES, storage_class("fast", provisioner=DRIVER))

@@ -1,4 +1,4 @@
-"""Two replicas of the scheduler and another writer against one API server on a bad day, drawn by seed.
+"""Two replicas of the scheduler and another writer against two API servers on a bad day, drawn by seed.
 
 :mod:`replica` is a scheduler process, :mod:`campaign_world` has the objects and the other writer, :mod:`memory_net` the
 network between them. What must hold all the while is checked by :mod:`campaign_checks` at the API server, and by the
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 from collections.abc import AsyncIterator
 from random import Random
@@ -20,7 +21,7 @@ from campaign_world import World
 from memory_net import Network
 from replica import Replica
 
-from kubesched.api.kinds import KINDS, LEASES, NODES, PODS
+from kubesched.api.kinds import CLAIMS, KINDS, LEASES, NODES, PODS, RESOURCE_CLAIMS, VOLUMES, Kind
 from kubesched.api.types import Pod
 from kubesched.api.wire import ApiError, Item
 from kubesched.base.tasks import Supervisor, child
@@ -38,6 +39,8 @@ __all__ = ["Day", "play"]
 
 #: Controllers on which scheduling depends.
 _CONTROLLERS = (Volumes, Provisioner, CsiNodes, ResourceClaims, Budgets)
+#: Seconds by which a watch cache may be behind.
+_LAGS = (0.0, 0.2, 2.0, 8.0, 30.0)
 #: Awaits of bindings after which a replica may be killed.
 _MOST_AWAITS = 40
 
@@ -101,12 +104,19 @@ class Day:
         self.loop.call_later(self.rng.choice((2.0, 18.0, 25.0, 40.0)), self.network.resume, name)
 
     def restart_server(self) -> None:
-        """The API server is away for a while; perhaps it comes back without its history."""
-        self.network.down = True
-        self.network.cut()
-        if self.rng.random() < 0.5:
+        """An API server is away for a while, or both; it comes back without a history, perhaps after a compaction."""
+        servers = self.network.servers if self.rng.random() < 0.4 else [self.rng.choice(self.network.servers)]
+        for server in servers:
+            server.is_down = True
+            self.network.cut(server=server)
+            self.loop.call_later(self.rng.choice((1.0, 6.0, 25.0)), server.restart)
+        if self.rng.random() < 0.3:
             self.store.compact()
-        self.loop.call_later(self.rng.choice((1.0, 6.0, 25.0)), setattr, self.network, "down", False)
+
+    def lag(self) -> None:
+        """The watch cache of an API server falls behind from now on, or catches up; perhaps for one kind of object."""
+        kinds: list[Kind | None] = [None, None, PODS, NODES, CLAIMS, VOLUMES, RESOURCE_CLAIMS]
+        self.rng.choice(self.network.servers).cache.lag(self.rng.choice(_LAGS), self.rng.choice(kinds))
 
     def slow_disk(self) -> None:
         """Every write takes long for a while: it waits for the disk, then it has its effect."""
@@ -119,7 +129,8 @@ class Day:
             self.loop.call_later(0.5 * number, self._expire)
 
     def _expire(self) -> None:
-        self.store.compact()
+        if self.rng.random() < 0.5:
+            self.store.compact()
         self.network.expire_watches()
 
     def kill(self, name: str = "") -> None:
@@ -132,6 +143,18 @@ class Day:
         """A crash at one of the next awaits of a binding."""
         for replica in self.replicas.values():
             replica.dies_in = self.rng.randint(1, _MOST_AWAITS)
+
+    def rob_binding(self) -> None:
+        """Somebody else takes a pod at one of the next awaits of its binding."""
+        for replica in self.replicas.values():
+            replica.robbed_in = self.rng.randint(1, _MOST_AWAITS // 4)
+
+    def rob(self, pod: Pod) -> None:
+        """Take a pod away that is being bound, perhaps while a more important one wants its room."""
+        if self.rng.random() < 0.5:
+            self.loop.call_soon(self.world.urgent_pod, context=self.network.context)
+        seconds = self.rng.choice((0.0, 0.0, 0.05, 0.3))
+        self.loop.call_later(seconds, self.world.take_away, pod, context=self.network.context)
 
     def stop_replica(self) -> None:
         """The process ends; what it has sent arrives."""
@@ -161,8 +184,9 @@ class Day:
         deeds = {
             world.new_pods: 14, world.delete_pod: 3, world.replace_pod: 2, world.touch_pod: 2, world.lift_gate: 2,
             world.bind_elsewhere: 1, world.change_node: 3, world.new_node: 2, world.delete_node: 1,
-            self.cut: 3, self.partition: 2, self.pause: 3, self.restart_server: 1, self.slow_disk: 1, self.expire: 2,
-            self.kill: 1, self.kill_in_binding: 2, self.stop_replica: 1, self.jump: 2, self.steal_lease: 1,
+            self.cut: 3, self.partition: 2, self.pause: 3, self.restart_server: 2, self.lag: 3, self.slow_disk: 1,
+            self.expire: 2,
+            self.kill: 1, self.kill_in_binding: 2, self.rob_binding: 2, self.stop_replica: 1, self.jump: 2, self.steal_lease: 1,
         }  # fmt: skip
         self.rng.choices(list(deeds), weights=list(deeds.values()))[0]()
 
@@ -198,7 +222,9 @@ class Day:
             self.broken.append(f"S3: {[replica.name for replica in self.leaders()]} may write at the same time")
         for replica in self.replicas.values():
             if replica.synced:
-                self.broken += replica.scheduler.queue.views.check() + replica.check_reserved()
+                self.broken += (
+                    replica.scheduler.queue.views.check() + replica.check_reserved() + replica.check_versions()
+                )
         self.checks.check()
         assert not self.broken, "\n".join(self.broken)
 
@@ -217,6 +243,8 @@ class Day:
         async with self._alive():
             await self.play(steps)
             await self._clear_up()
+            await self._be_robbed()
+            await self._end_well()
 
     async def run_one_binding(self, kind: str, dies_in: int) -> int:
         """Place one pod in fair weather, and kill its scheduler at an await of the binding. Return the awaits seen."""
@@ -228,6 +256,7 @@ class Day:
             self.world.new_pod(kind)
             await asyncio.sleep(30)
             await self._clear_up()
+            await self._end_well()
             assert len(self.checks.bound) == 1
             return leader.awaits
 
@@ -259,6 +288,7 @@ class Day:
     async def play(self, steps: int) -> None:
         """Let things happen, drawn by lot, and check after each step."""
         self.network.storm = self.rng.choice((0.5, 1.0, 2.0))
+        self.network.servers[1].cache.lag(self.rng.choice(_LAGS))
         for _ in range(steps):
             for _ in range(self.rng.randint(1, 3)):
                 self.draw()
@@ -266,17 +296,22 @@ class Day:
             self.check()
 
     async def _clear_up(self) -> None:
-        """Fair weather again: everything finds its way back without help (L1, L2, L3)."""
+        """Fair weather again, for a minute."""
         self.network.storm = self.network.disk_seconds = 0.0
-        self.network.down = False
+        for server in self.network.servers:
+            server.is_down = False
+            server.cache.lag(0.0)
         for replica in self.replicas.values():
-            replica.dies_in = 0
+            replica.dies_in = replica.robbed_in = 0
             self.network.heal(replica.client)
             self.network.resume(replica.client)
         await asyncio.sleep(60)
         self.network.expire_watches()  # what swapped events hid from a watch that was cut is listed again
         await asyncio.sleep(10)
         self.check()
+
+    async def _end_well(self) -> None:
+        """Everything finds its way back without help (L1, L2, L3)."""
         await self._check_woken()
         self.world.make_room()
         deadline = self.loop.time() + 900
@@ -290,10 +325,28 @@ class Day:
             self.check()
         assert not problems, "\n".join(problems)
 
+    async def _be_robbed(self) -> None:
+        """One more pod is taken away while it is bound; nothing else happens that would wake those who wait for its room.
+
+        The scheduler hears of it from the refusal, or before that from a watch.
+        """
+        for replica in self.leaders():
+            replica.robbed_in = self.rng.randint(1, 3)
+        lag, self.network.disk_seconds = self.rng.choice(((0.0, 2.0), (5.0, 0.1), (5.0, 0.5)))
+        for server in self.network.servers:
+            server.cache.lag(lag, PODS)
+        self.world.new_pods()
+        await asyncio.sleep(15)
+        self.network.disk_seconds = 0.0
+        for server in self.network.servers:
+            server.cache.lag(0.0)
+        await asyncio.sleep(15)
+        self.check()
+
     async def _check_woken(self) -> None:
         """L2: no pod waits that could be placed. Tried once more, none of them is bound, unless pods are evicted for it."""
         deadline = self.loop.time() + 60
-        while len(self.leaders()) != 1 or not self.leaders()[0].scheduler.is_idle:
+        while len(self.leaders()) != 1 or not self.leaders()[0].scheduler.is_idle or self.world.is_ending():
             if self.loop.time() > deadline:
                 return
             await asyncio.sleep(1)
@@ -336,9 +389,12 @@ def play(seed: int, steps: int = 20) -> dict[str, int]:
 
 
 def quietly(main: Any) -> Any:
-    """Run a day in virtual time, without a log."""
+    """Run a day in virtual time, without a log, and with few collections of garbage, which take a fifth of the time."""
     logging.getLogger("kubesched").setLevel(logging.CRITICAL)
+    thresholds = gc.get_threshold()
+    gc.set_threshold(50_000, 20, 50)
     try:
         return run_pausing(main())
     finally:
+        gc.set_threshold(*thresholds)
         logging.getLogger("kubesched").setLevel(logging.NOTSET)

@@ -60,6 +60,10 @@ class Checks:
         elif path.endswith("/binding"):
             self._senders.setdefault(path, set()).add(client)
 
+    def bound_by(self, pod: Pod, client: str) -> str:
+        """Return the node that exactly this pod was bound to when a client had sent a binding; empty if there is none."""
+        return self.bound[pod.uid] if client in self._binders.get(pod.uid, ()) else ""
+
     def elsewhere(self, name: str) -> None:
         """Note that another scheduler is about to bind a pod."""
         self._elsewhere.add(name)

@@ -101,6 +101,10 @@ class World:
             if not pod.spec.node_name and not pod.spec.scheduling_gates and pod.metadata.deletion_timestamp is None
         ]
 
+    def is_ending(self) -> bool:
+        """Return True while pods are being deleted."""
+        return any(item.typed.metadata.deletion_timestamp is not None for item in self.store.list(PODS).items)
+
     # -- new pods ----------------------------------------------------------------------------------------
 
     def new_pods(self) -> None:
@@ -204,6 +208,24 @@ class World:
             pod = self.rng.choice(waiting)
             self.checks.elsewhere(pod.name)
             self.store.bind("default", pod.name, pod.uid, node)
+
+    def urgent_pod(self) -> None:
+        """Create a pod that needs the room of others."""
+        self.made += 1
+        container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": self.rng.choice(_SIZES)}}}
+        spec = {"containers": [container], "priority": 1000}
+        self._create(PODS, {"metadata": {"name": f"p{self.made}", "labels": {"app": "urgent"}}, "spec": spec})
+
+    def take_away(self, pod: Pod) -> None:
+        """Delete a pod that is being bound, or bind it elsewhere."""
+        stored = self.store.table(PODS).objects.get((pod.namespace, pod.name))
+        if stored is None or stored.uid != pod.uid or stored.typed.spec.node_name:
+            return
+        if pod.spec.volumes or pod.spec.resource_claims or self.rng.random() < 0.3:
+            self.store.delete(PODS, pod.namespace, pod.name, grace_period_seconds=0)
+        elif node := self._some(NODES):
+            self.checks.elsewhere(pod.name)
+            self.store.bind(pod.namespace, pod.name, pod.uid, node)
 
     def change_node(self) -> None:
         rng = self.rng

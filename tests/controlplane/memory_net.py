@@ -1,7 +1,8 @@
-"""A network in memory: real HTTP bytes between aiohttp's client and the embedded API server, in virtual time.
+"""A network in memory: real HTTP bytes between aiohttp's client and two embedded API servers, in virtual time.
 
 Connections break, hesitate and end in the middle of an answer as seeded rules say. Everything above the sockets is
-what ``kubesched run`` uses: the HTTP transport with its retries, the server with its routes and watches.
+what ``kubesched run`` uses: the HTTP transport with its retries, the server with its routes and watches. The API
+servers have one store, and each its own :mod:`watch_cache`. A load balancer chooses one for each connection.
 """
 
 from __future__ import annotations
@@ -27,20 +28,26 @@ from kubesched.cluster.store import Store
 from kubesched.cluster.store.table import Watch
 
 from pausing import PROCESS, PausingLoop  # isort: skip
+from watch_cache import Past, WatchCache  # isort: skip
 
 _log = logging.getLogger("kubesched.tests")
 TOKEN = "campaign-token"
 URL = "http://127.0.0.1:6443"
+_VERSION = re.compile(r"(?:^|&)resourceVersion=([0-9]+)")
+
+
+#: Chance that the load balancer sends a connection elsewhere than the client's last one.
+_CHANGES_OVER = 0.25
+#: Seconds that a list waits for a watch cache that has not reached its version, as in kube-apiserver.
+_FRESH_SECONDS = 3.0
 
 
 class Network:
-    """Connects clients to one API server. ``storm`` scales every fault, 0 is fair weather."""
+    """Connects clients to API servers over one store. ``storm`` scales every fault, 0 is fair weather."""
 
     def __init__(self, store: Store, rng: Random) -> None:
-        self.store = store
         self.rng = rng
         self.storm = 0.0
-        self.down = False
         self.disk_seconds = 0.0
         self.counts: dict[str, int] = {}
         self._dead: set[str] = set()
@@ -53,9 +60,9 @@ class Network:
         self.loop = loop
         #: Context of the API server, which is never paused.
         self.context = copy_context()
-        self._server = HttpServer(store, token=TOKEN, rng=Random(rng.getrandbits(32)))
-        self._front = Connections(self._answer, Connection, most=1000, log=_log, head_seconds=32.0)
-        self._spoil_watches()
+        past = Past(store)
+        self.servers = [ApiServer(self, WatchCache(store, past), Random(rng.getrandbits(32))) for _ in range(2)]
+        self._last: dict[str, ApiServer] = {}
 
     # -- faults ------------------------------------------------------------------------------------------
 
@@ -64,8 +71,11 @@ class Network:
         closes connections in an order that differs from run to run."""
         struck = self.storm > 0 and (rng or self.rng).random() < chance * self.storm
         if struck:
-            self.counts[what] = self.counts.get(what, 0) + 1
+            self.count(what)
         return struck
+
+    def count(self, what: str) -> None:
+        self.counts[what] = self.counts.get(what, 0) + 1
 
     def delay(self, rng: Random) -> float:
         if not self.storm:
@@ -97,7 +107,7 @@ class Network:
     def pause(self, client: str) -> None:
         """Let a process stand still: what it has sent arrives, what is sent to it waits."""
         if client not in self._dead:
-            self.counts["pause"] = self.counts.get("pause", 0) + 1
+            self.count("pause")
             self.loop.pause(client)
 
     def resume(self, client: str) -> None:
@@ -114,10 +124,10 @@ class Network:
     def is_partitioned(self, client: str) -> bool:
         return client in self._partitioned
 
-    def cut(self, client: str = "") -> None:
-        """Break the connections of a client, or of all."""
+    def cut(self, client: str = "", server: ApiServer | None = None) -> None:
+        """Break the connections of a client, or of all; only those with one API server, if it is given."""
         for end in sorted(self._ends, key=lambda end: end.number):
-            if client in ("", end.client):
+            if client in ("", end.client) and server in (None, end.server):
                 end.abort()
 
     def kill(self, client: str) -> None:
@@ -138,17 +148,31 @@ class Network:
         while client in self._partitioned:
             await self._partitioned[client].wait()
         await asyncio.sleep(self.delay(self.rng))
-        if self.down or client in self._dead or self.strikes("refused", 0.03):
+        server = self._balance(client)
+        if server is None or client in self._dead or self.strikes("refused", 0.03):
             raise ConnectionRefusedError(errno.ECONNREFUSED, "connection refused")
         near = factory()
-        here, _ = self._join(client, near, on_send)
+        here, _ = self._join(client, server, near, on_send)
         near.connection_made(here)
         return near
 
-    def _join(self, client: str, near: Any, on_send: Callable[[bytes], None] | None) -> tuple[End, End]:
-        """Connect a client's protocol with the server. Return both ends."""
-        far = self._front()
-        here, there = End(self, client, near, copy_context(), on_send), End(self, client, far, self.context, None)
+    def _balance(self, client: str) -> ApiServer | None:
+        """Return the API server for a new connection: mostly that of the client's last one. None if all are away."""
+        up = [server for server in self.servers if not server.is_down]
+        last = self._last.get(client)
+        if up and (last not in up or self.rng.random() < _CHANGES_OVER):
+            self._last[client] = self.rng.choice(up)
+            if last not in (None, self._last[client]):
+                self.count("change of server")
+        return self._last[client] if up else None
+
+    def _join(
+        self, client: str, server: ApiServer, near: Any, on_send: Callable[[bytes], None] | None
+    ) -> tuple[End, End]:
+        """Connect a client's protocol with an API server. Return both ends."""
+        far = server.front()
+        here = End(self, client, server, near, copy_context(), on_send)
+        there = End(self, client, server, far, self.context, None)
         here.peer, there.peer = there, here
         self._ends |= {here, there}
         self.context.copy().run(far.connection_made, there)
@@ -156,43 +180,70 @@ class Network:
 
     def repeat(self, client: str, raw: bytes) -> None:
         """Let a write arrive once more, later and on a connection of its own; nobody reads the answer."""
-        _, there = self._join(client, _Nobody(), None)
+        _, there = self._join(client, self.rng.choice(self.servers), _Nobody(), None)
         self.loop.call_later(self.rng.choice((0.0, 0.5, 5.0)), there.receive, raw, context=self.context)
         self.loop.call_later(20.0, there.abort, context=self.context)
 
     def forget(self, end: End) -> None:
         self._ends.discard(end)
 
-    # -- the server --------------------------------------------------------------------------------------
-
-    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Some requests are refused before they have an effect; the answers of others are lost after it."""
-        if self.strikes("429", 0.04):
-            return _status(429, "TooManyRequests", retry_after=self.rng.choice((1, 5)))
-        if self.strikes("5xx", 0.04):
-            code, reason = self.rng.choice(((500, "InternalError"), (503, "ServiceUnavailable"), (504, "Timeout")))
-            return _status(code, reason, retry_after=self.rng.choice((0, 1)))
-        if self.disk_seconds and request.method != "GET":
-            self.counts["slow disk"] = self.counts.get("slow disk", 0) + 1
-            await asyncio.sleep(self.disk_seconds)
-        is_watch = "watch=" in request.query_string
-        response = await self._server._handle(request)
-        if not is_watch and self.strikes("answer lost", 0.04):
-            return _status(500, "InternalError")
-        return response
-
-    def _spoil_watches(self) -> None:
-        real = self.store.watching
-
-        def watching(*args: Any, **options: Any) -> Any:
-            spoiled = _Watch(self, (yield from real(*args, **options)))
-            self._watches[spoiled] = None
-            return spoiled
-
-        self.store.watching = watching  # type: ignore[method-assign]  # the network's own view of watches
+    def watched(self, watch: Watch) -> _Watch:
+        """Return a watch as it arrives."""
+        spoiled = _Watch(self, watch)
+        self._watches[spoiled] = None
+        return spoiled
 
     def ended(self, watch: _Watch) -> None:
         self._watches.pop(watch, None)
+
+
+class ApiServer:
+    """One of the API servers."""
+
+    def __init__(self, network: Network, cache: WatchCache, rng: Random) -> None:
+        self._network = network
+        self.cache = cache
+        self.is_down = False
+        real = cache.watching
+
+        def watching(*args: Any, **options: Any) -> Any:
+            return network.watched((yield from real(*args, **options)))
+
+        cache.watching = watching  # type: ignore[method-assign]  # the network's own view of watches
+        self._server = HttpServer(cache, token=TOKEN, rng=rng)  # type: ignore[arg-type]  # it stands for its store
+        self.front = Connections(self._answer, Connection, most=1000, log=_log, head_seconds=32.0)
+
+    def restart(self) -> None:
+        """Come back after a restart."""
+        if self.is_down:
+            self.is_down = False
+            self.cache.restart()
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Some requests are refused before they have an effect; the answers of others are lost after it."""
+        network = self._network
+        if network.strikes("429", 0.04):
+            return _status(429, "TooManyRequests", retry_after=network.rng.choice((1, 5)))
+        if network.strikes("5xx", 0.04):
+            code, reason = network.rng.choice(((500, "InternalError"), (503, "ServiceUnavailable"), (504, "Timeout")))
+            return _status(code, reason, retry_after=network.rng.choice((0, 1)))
+        if network.disk_seconds and request.method != "GET":
+            network.count("slow disk")
+            await asyncio.sleep(network.disk_seconds)
+        is_watch = "watch=" in request.query_string
+        if request.method == "GET" and (version := _VERSION.search(request.query_string)):
+            await self._wait(request.path.rpartition("/")[2], int(version[1]), is_watch=is_watch)
+        response = await self._server._handle(request)
+        if not is_watch and network.strikes("answer lost", 0.04):
+            return _status(500, "InternalError")
+        return response
+
+    async def _wait(self, plural: str, version: int, *, is_watch: bool) -> None:
+        """Let a list wait for the cache."""
+        if self.cache.lacks(plural, version):
+            self._network.count("watch from the future" if is_watch else "list from the future")
+            if not is_watch:
+                await asyncio.sleep(_FRESH_SECONDS)
 
 
 class _Nobody(asyncio.Protocol):
@@ -250,6 +301,7 @@ class End(asyncio.Transport):
         self,
         network: Network,
         client: str,
+        server: ApiServer,
         protocol: Any,
         context: Context,
         on_send: Callable[[bytes], None] | None,
@@ -259,6 +311,7 @@ class End(asyncio.Transport):
         End.made += 1
         self.number = End.made
         self.client = client
+        self.server = server
         self.peer: End | None = None
         self._network = network
         self._rng = Random(network.rng.getrandbits(64))
@@ -286,7 +339,7 @@ class End(asyncio.Transport):
             self._send(None)
         else:
             self._send(raw)
-            if self._on_send is not None and _is_whole_write(raw) and network.strikes("doubled", 0.02, self._rng):
+            if self._on_send is not None and _is_whole_write(raw) and network.strikes("doubled", 0.05, self._rng):
                 network.repeat(self.client, raw)
 
     def writelines(self, parts: Any) -> None:

@@ -36,6 +36,8 @@ CONTROLLERS = (
     "disruption-controller",
     "garbage-collector-controller",
 )
+#: The same before Kubernetes 1.28.
+OLD_CONTROLLERS = ("persistentvolume-binder", "pvc-protection", "pv-protection", "disruption", "garbagecollector")
 
 
 class ControlPlane(Protocol):
@@ -45,6 +47,8 @@ class ControlPlane(Protocol):
     kubeconfig: Path
     #: Whether its nodes run pods without help.
     runs_pods: bool
+    #: Minor version of Kubernetes.
+    minor: int
 
     def start(self) -> None:
         """Start, or start again with everything that was stored; returns once it answers."""
@@ -88,6 +92,7 @@ class Embedded:
 
     name = "embedded"
     runs_pods = True
+    minor = 36
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -149,6 +154,7 @@ class KubeApiserver:
     def __init__(self, folder: Path, assets: Path) -> None:
         self._folder = folder
         self._assets = assets
+        self.minor = _minor_version(assets / "kube-apiserver")
         self.kubeconfig = folder / "admin.kubeconfig"
         self._port, self._etcd_port, self._peer_port = free_port(), free_port(), free_port()
         self._etcd: subprocess.Popen[bytes] | None = None
@@ -197,7 +203,7 @@ class KubeApiserver:
             "--bind-address=127.0.0.1",
             "--secure-port=0",
             "--leader-elect=false",
-            f"--controllers={','.join(CONTROLLERS)}",
+            f"--controllers={','.join(CONTROLLERS if self.minor >= 28 else OLD_CONTROLLERS)}",
         ]
 
     def start(self) -> None:
@@ -253,6 +259,12 @@ class KubeApiserver:
         ca.write(folder, "admin", "scenario-admin", organization="system:masters")
         (folder / "sa.key").write_bytes(key_pem())
         write_kubeconfig_with_certificate(self.kubeconfig, f"https://127.0.0.1:{self._port}", folder)
+
+
+def _minor_version(program: Path) -> int:
+    """The minor version of a program of Kubernetes: 36 for ``Kubernetes v1.36.0``."""
+    text = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+    return int(text.split(".")[1])
 
 
 def write_kubeconfig_with_certificate(path: Path, url: str, folder: Path) -> None:

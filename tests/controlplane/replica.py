@@ -23,6 +23,7 @@ from kubesched.client.http import HttpTransport
 from kubesched.client.lease import LeaderElector, LeaseConfig
 from kubesched.client.metered import MeteredTransport
 from kubesched.client.port import ApiPort
+from kubesched.client.store import version_of
 from kubesched.lab.simulate.run.virtual_time import VirtualClock
 from kubesched.scheduler.cache.check import check_cache, compare_with_server
 from kubesched.scheduler.config import load_config_data
@@ -93,6 +94,7 @@ class Replica:
     Attributes:
         client: name of the process in the network; each life of a replica has its own.
         dies_in: number of awaits of bindings after which it is killed; 0 if it is not.
+        robbed_in: number of awaits of bindings after which somebody else takes the pod that it binds; 0 if nobody does.
         awaits: number of awaits of bindings so far.
     """
 
@@ -100,7 +102,7 @@ class Replica:
         self.day = day
         self.name = name
         self.client = f"{name}-{life}"
-        self.dies_in = self.awaits = 0
+        self.dies_in = self.robbed_in = self.awaits = 0
         rng = Random(day.rng.getrandbits(64))
         self.clock = Skewed(VirtualClock(asyncio.get_running_loop()))
         self._session = session(day.network, self.client, self._sent)
@@ -123,6 +125,7 @@ class Replica:
             rng=Random(rng.getrandbits(64)),
             limiter=token_bucket(50, 100),
             event_limiter=token_bucket(50, 100),
+            watch_list=rng.random() < 0.5,
         )
         self.port.transport.may_write = self.port.event_transport.may_write = self._holds_lease
         self._allowed = -1.0
@@ -137,8 +140,10 @@ class Replica:
         self._watch_decisions()
         self._watch_evictions()
         self._watch_bindings()
+        self._watch_informers()
         self._tasks = Supervisor(f"replica {name}")
         self.synced = False
+        self._versions: dict[str, int] = {}
 
     # -- watching ----------------------------------------------------------------------------------------
 
@@ -190,9 +195,9 @@ class Replica:
 
         def forget(pod: Pod) -> None:
             # Without the lease nothing is decided any more.
-            stored = self.day.bound_node(pod) if self.synced and self.elector.may_write else ""
-            if stored and stored == pod.spec.node_name:
-                self.day.broken.append(f"S2: {pod.key} is bound to {stored}, and {self.name} gives its room away")
+            bound = self.day.checks.bound_by(pod, self.client) if self.synced and self.elector.may_write else ""
+            if bound and bound == pod.spec.node_name == self.day.bound_node(pod):
+                self.day.broken.append(f"S2: {pod.key} is bound to {bound}, and {self.name} gives its room away")
             real_forget(pod)
 
         cache.assume_pod, cache.forget_pod = assume, forget  # type: ignore[method-assign]  # the test's onlookers
@@ -216,18 +221,37 @@ class Replica:
 
         plugin._evictions.start = start
 
+    def _watch_informers(self) -> None:
+        """S10: no event takes an object back to an older version, or delivers one again."""
+        informers: dict[str, Any] = dict(self.scheduler.informers)
+        for plural, informer in informers.items():
+            store = informer._store
+
+            def put(key: str, obj: Any, store: Any = store, real: Any = store.put, plural: str = plural) -> None:
+                old = store.objects.get(key)
+                if old is not None and version_of(obj) <= version_of(old):
+                    versions = f"{version_of(obj)} after {version_of(old)}"
+                    self.day.broken.append(f"S10: {self.name} takes {plural} {key} at version {versions}")
+                real(key, obj)
+
+            store.put = put
+
     def _watch_bindings(self) -> None:
-        """Count the awaits of bindings; the replica may die at any of them."""
+        """Count the awaits of bindings; the replica may die at any of them, or lose the pod to somebody else."""
         bindings: Any = self.scheduler.bindings
         real = bindings._spawn
 
-        async def stepped(work: Coroutine[Any, Any, None]) -> None:
-            await _stepped(work, self._awaits)
+        async def stepped(work: Coroutine[Any, Any, None], pod: Pod) -> None:
+            await _stepped(work, lambda: self._awaits(pod))
 
-        bindings._spawn = lambda attempt, work: real(attempt, stepped(work))
+        bindings._spawn = lambda attempt, work: real(attempt, stepped(work, attempt.assumed.pod))
 
-    def _awaits(self) -> None:
+    def _awaits(self, pod: Pod) -> None:
         self.awaits += 1
+        if self.robbed_in:
+            self.robbed_in -= 1
+            if not self.robbed_in:
+                self.day.rob(pod)
         if self.dies_in:
             self.dies_in -= 1
             if not self.dies_in:
@@ -258,6 +282,17 @@ class Replica:
         """Close the connections; a replica that was killed before it began has them, too."""
         await self._session.close()
         await self._elector_session.close()
+
+    def check_versions(self) -> list[str]:
+        """S10: no informer goes back to an older version, whichever API server it reads from."""
+        problems = []
+        informers: dict[str, Any] = dict(self.scheduler.informers)
+        for plural, informer in informers.items():
+            version, before = informer.statistics().resource_version, self._versions.get(plural, 0)
+            self._versions[plural] = version
+            if version < before:
+                problems.append(f"S10: {self.name} has seen {plural} at {before}, and now at {version}")
+        return problems
 
     def check_reserved(self) -> list[str]:
         """S8: what is reserved in memory belongs to a binding under way."""

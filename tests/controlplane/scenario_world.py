@@ -72,6 +72,13 @@ class SchedulerProcess:
     def log(self) -> str:
         return self._log.read_text()
 
+    async def says(self, text: str) -> None:
+        """Wait until its log has a text. A file tells nobody that it grows, so it is read again and again."""
+        async with asyncio.timeout(PATIENCE):
+            while text not in self.log:
+                assert self.process.returncode is None, f"{self.name} ended without {text!r}:\n{self.log[-3000:]}"
+                await asyncio.sleep(0.1)
+
     def signal(self, number: int) -> None:
         self.process.send_signal(number)
 

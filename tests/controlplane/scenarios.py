@@ -25,12 +25,13 @@ from kubesched.client.http import HttpTransport
 
 @dataclass(frozen=True)
 class Scenario:
-    """``only`` names the one control plane it can run against, with ``why``."""
+    """``only`` names the one control plane it can run against, with ``why``. ``since`` is the first minor version."""
 
     name: str
     run: Callable[[World], Awaitable[None]]
     only: str = ""
     why: str = ""
+    since: int = 0
 
 
 async def schedules_and_reports(world: World) -> None:
@@ -165,7 +166,7 @@ async def the_lease_is_taken(world: World) -> None:
     assert (await world.client.get(LEASES, *LEASE)).data()["spec"]["holderIdentity"] == "thief"
     await world.create_pods(["after"])
     standby = await world.scheduler("standby", BRISK)
-    await world.until(lambda: "attempting to acquire" in standby.log or standby.process.returncode, "it stands by")
+    await standby.says("attempting to acquire")
     assert not world.node_of("after")
     assert await standby.terminate() == 0
 
@@ -285,15 +286,18 @@ async def explained_and_audited_by_a_reader(world: World) -> None:
     } == versions
 
 
+#: Minor version of Kubernetes with ``resource.k8s.io/v1``.
+_DEVICES_SINCE = 34
+
 SCENARIOS = (
     Scenario("events and conditions", schedules_and_reports),
     Scenario("restart among a thousand pods", restarted_among_a_thousand_pods),
     Scenario("failover", failover_between_two_replicas),
     Scenario("API server restart and expired watches", the_api_server_restarts),
     Scenario("volumes that wait for their first consumer", volumes_wait_for_their_first_consumer),
-    Scenario("devices", devices_are_allocated),
+    Scenario("devices", devices_are_allocated, since=_DEVICES_SINCE),
     Scenario("preemption", a_victim_makes_room),
-    Scenario("selectors at their limit", selectors_that_take_as_long_as_they_may),
+    Scenario("selectors at their limit", selectors_that_take_as_long_as_they_may, since=_DEVICES_SINCE),
     Scenario("conflicts", another_scheduler_binds_the_same_pods),
     Scenario("lease taken", the_lease_is_taken),
     Scenario("explained and audited by a reader", explained_and_audited_by_a_reader),

@@ -24,6 +24,9 @@ _FAULTS = {
     "pause",
     "reordered event",
     "repeated event",
+    "change of server",
+    "list from the future",
+    "watch from the future",
 }
 
 

@@ -35,6 +35,8 @@ def plane(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def test_scenario(plane: ControlPlane, scenario: Scenario, tmp_path: Path) -> None:
     if scenario.only not in ("", plane.name):
         pytest.skip(f"only against {scenario.only}: {scenario.why}")
+    if plane.minor < scenario.since:
+        pytest.skip(f"only since Kubernetes 1.{scenario.since}, and this is 1.{plane.minor}")
 
     async def main() -> None:
         async with world(plane, tmp_path) as found:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -11,10 +12,16 @@ import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
+from threading import current_thread
 
 import pytest
 
 from kubesched.base.hosts import loopback_listener
+from kubesched.base.times import RealClock
+from kubesched.explain import watchers as watchers_module
+from kubesched.lab.simulate.embedded import Embedded
+from kubesched.scheduler.config import default_config
+from kubesched.scheduler.plugins import in_tree_registry
 
 KUBECONFIG = """
 apiVersion: v1
@@ -55,6 +62,43 @@ def test_the_log_has_the_link_and_the_cluster_is_waited_for(tmp_path: Path) -> N
         assert process.wait(30) == 1, rest
         assert found[2] not in rest
         assert "Traceback" not in rest
+
+
+_LOADED = """
+import sys
+from kubesched.cli.run import command
+def run_loop(coroutine):
+    coroutine.close()
+    print(sum(name.startswith("kubesched.dashboard") for name in sys.modules), "kubesched.explain.live" in sys.modules)
+    return 0
+command.run_loop = run_loop
+command.main(sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize("flags", [[], ["--ui=0"]])
+def test_the_page_is_imported_before_the_event_loop_runs(flags: list[str]) -> None:
+    done = subprocess.run([sys.executable, "-c", _LOADED, *flags], capture_output=True, text=True, check=True)
+    count, answers = done.stdout.split()
+    assert (int(count) > 10, answers) == ((True, "True") if flags else (False, "False"))
+
+
+def test_explanations_are_imported_by_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first question of a scheduler without a dashboard does not hold its event loop."""
+    threads: list[str] = []
+    monkeypatch.setattr(watchers_module, "import_module", lambda name: threads.append(current_thread().name))
+    watchers = watchers_module.Watchers(None, annotate_why=False, event_why=False, simulator_results=False)
+
+    async def asked() -> None:
+        embedded = Embedded(default_config(), in_tree_registry(), clock=RealClock(), observers=watchers.observers)
+        watchers.attach(embedded.scheduler, embedded.port, ready=lambda: False)
+        for _ in range(2):
+            answer = await watchers.pages["explain"]("/explain/pending", {}, "")
+            assert (answer.status, answer.body) == (503, b"the scheduler has not read the cluster yet\n")
+
+    asyncio.run(asked())
+    assert len(threads) == 1
+    assert threads[0] != current_thread().name
 
 
 def test_an_address_that_others_can_reach_is_refused(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -242,6 +242,20 @@ def test_a_result_in_yaml_and_of_an_earlier_version_is_shown(files: Path) -> Non
     assert kind_of_file(path) == "result"
     source = recording_of(path, "result", 0, (in_tree_registry(), default_config(), DEFAULT_GATES), AsyncExitStack())
     assert set(asyncio.run(source.state(None)).nodes.names) == {one["name"] for one in data["nodes"]}
+
+
+def test_a_torn_last_line_is_a_remark_of_the_recording(files: Path, tmp_path: Path) -> None:
+    lines = gzip.decompress((files / "decisions.gz").read_bytes()).splitlines(keepends=True)
+    path = tmp_path / "torn"
+    path.write_bytes(b"".join(lines)[:-9])
+    with ExitStack() as closed:
+        stack = AsyncExitStack()
+        closed.callback(lambda: asyncio.run(stack.aclose()))
+        setup = (in_tree_registry(), default_config(), DEFAULT_GATES)
+        source = recording_of(path, "decisions", 0, setup, stack)
+    assert source.info.remarks == [
+        f"Line {len(lines)} is torn and left out: the scheduler that wrote it was killed, or is still writing."
+    ]
 
 
 def test_the_port_must_be_of_loopback(capsys: pytest.CaptureFixture[str]) -> None:

@@ -183,7 +183,7 @@ def test_compiling_takes_of_the_allowance_of_an_attempt_and_the_next_attempt_goe
         compiled.append(expression)
         return compile_device_expression(expression, lists=lists)
 
-    monkeypatch.setattr("kubesched.scheduler.dra.selectors.compile_device_expression", compile_noted)
+    monkeypatch.setattr("kubesched.scheduler.dra.expressions.compile_device_expression", compile_noted)
     monkeypatch.setattr("kubesched.scheduler.dra.selectors._ATTEMPT_COST", 15 * 1000)
     world = World([a_slice("s", gpus(1))])
     selectors = [{"cel": {"expression": f"true || {number:0189} > 0"}} for number in range(20)]

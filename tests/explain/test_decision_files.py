@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from decisions_kit import record
 
+import kubesched
 from kubesched.explain.records import DecisionFile, DecisionsError, FileInUseError, Record, read_lines, read_records
 from kubesched.explain.records.compressed import CompressedFile
 from kubesched.explain.records.schema import Decided, PodRef
@@ -106,14 +107,33 @@ def test_a_torn_end_costs_the_last_line_only(tmp_path: Path) -> None:
     record(path, 1, pods=20)
     whole = path.read_bytes()
     known = seqs(path)
+    remarks: list[str] = []
+    list(read_lines(path, on_torn=remarks.append))
+    assert remarks == []
     for cut in range(1, 200, 7):
         path.write_bytes(whole[:-cut])
         found = seqs(path)
         assert found == known[: len(found)]
         assert len(found) >= len(known) - 30
+        last = max(number for number, _ in read_lines(path, on_torn=remarks.append))
+        assert remarks.pop().startswith(f"{path}: line {last + 1} is torn and left out: ")
+        assert remarks == []
     plain = tmp_path / "plain"
     plain.write_bytes(HEADER + a_line(1) + a_line(2)[:-5])
     assert seqs(plain) == [1]
+    table = kubesched.decisions(plain)
+    torn = f"{plain}: line 3 is torn and left out: the scheduler that wrote it was killed, or is still writing"
+    assert ([one.seq for one in table], table.warnings) == ([1], [torn])
+    assert torn in kubesched.diff(plain, plain).warnings
+
+
+def test_a_file_that_a_killed_scheduler_left_with_whole_lines_has_no_remark(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    file = CompressedFile(path)
+    file.write(HEADER + a_line(1))
+    file.write(a_line(2))  # and never closed
+    assert kubesched.decisions(path).warnings == []
+    assert kubesched.decisions(path, most=1)[0].seq == 2
 
 
 def test_several_members_and_plain_text_are_read(tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
+import struct
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -207,6 +209,12 @@ def test_connections_that_break_are_os_errors() -> None:
         await _read_request(reader)
         writer.write(OK[:-1])
 
+    async def reset(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """End as a server that was killed does."""
+        await _read_request(reader)
+        linger = struct.pack("ii", 1, 0)
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
 
@@ -217,6 +225,10 @@ def test_connections_that_break_are_os_errors() -> None:
                 await connections.request("POST", "/", {}, b"")
         with pytest.raises(ConnectionRefusedError, match=f"cannot connect to 127.0.0.1:{server.url[17:]}"):
             await connections.request("POST", "/", {}, b"")
+        async with _Server(reset) as server:
+            with pytest.raises(ConnectionResetError) as caught:
+                await WriteConnections(server.url).request("POST", "/", {}, b"")
+            assert str(caught.value).count("Errno") == 1
         async with _Server(silent) as server:
             with pytest.raises(TimeoutError, match="did not answer in time"):
                 await WriteConnections(server.url, timeout=0.05).request("POST", "/", {}, b"")

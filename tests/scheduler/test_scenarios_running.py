@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import signal
 from random import Random
 from typing import Any
@@ -96,7 +97,7 @@ async def stop_other(other: Scheduler, port: ApiPort, tasks: list[asyncio.Task[N
     await asyncio.sleep(0)
 
 
-def test_two_schedulers_that_race_bind_each_pod_once() -> None:
+def test_two_schedulers_that_race_bind_each_pod_once(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(found: World) -> None:
         found.overcommit_ok = True  # neither knows what the other is about to do
         other, port = second_scheduler(found)
@@ -112,6 +113,8 @@ def test_two_schedulers_that_race_bind_each_pod_once() -> None:
         await stop_other(other, port, tasks)
 
     play(scenario, expect_errors=["?cannot forget pod"])
+    failed = [text for record in caplog.records if (text := record.getMessage()).startswith("scheduling pod ")]
+    assert any(re.match(r"scheduling pod default/p\d+ failed, but it is on node n\d: ", text) for text in failed)
 
 
 @pytest.mark.parametrize("when", [0.0, 0.005, 0.5, 3.0])

@@ -49,11 +49,13 @@ class State:
         self.synced = True
         self.election = ""
         self.waiting: list[str] = []
+        self.missing: list[str] = []
 
     def checks(self, *, election: bool = True, coordinated: bool = False) -> HealthChecks:
         return scheduler_checks(
             stopping=lambda: self.stopping,
             handlers_synced=lambda: self.synced,
+            missing_lists=lambda: self.missing,
             leader_election=(lambda: self.election) if election else None,
             informers_not_started=(lambda: self.waiting) if coordinated else None,
         )
@@ -109,6 +111,11 @@ def test_health_when_something_is_wrong(tmp_path: Path, caplog: pytest.LogCaptur
             state.synced, state.election = False, "failed election to renew leadership on lease kube-scheduler"
             assert (await client("/readyz/sched-handler-sync")).text == (
                 "internal server error: handlers are not fully synchronized\n"
+            )
+            state.missing = ["pods", "poddisruptionbudgets.policy"]
+            assert (await client("/readyz/sched-handler-sync")).text == (
+                "internal server error: handlers are not fully synchronized: "
+                "the first list has not come of pods, poddisruptionbudgets.policy\n"
             )
             assert (await client("/healthz")).text == (
                 "[-]leaderElection failed: reason withheld\nhealthz check failed\n"

@@ -77,7 +77,6 @@ def collector_paused(at_end: Callable[[Callable[[], None]], object], every: floa
     """
     settled = _Settled()
     at_end(settled.undo)
-    gc.collect()  # a pass now is cheap, while there are few objects; at the end it would hold up work that has begun
     with collector_off():
         yield
         settled.begin(every)

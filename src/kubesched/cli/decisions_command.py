@@ -77,7 +77,9 @@ def _filter(options: argparse.Namespace) -> RecordFilter:
 def _list(path: str, options: argparse.Namespace) -> None:
     wanted = _filter(options)
     found: Iterator[Record | None] = (
-        record for record in read_records(path, follow=options.follow) if record is None or wanted.accepts(record)
+        record
+        for record in read_records(path, follow=options.follow, on_torn=warn)
+        if record is None or wanted.accepts(record)
     )
     show = _SHOW[options.output]
     if not options.follow:

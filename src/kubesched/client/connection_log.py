@@ -59,6 +59,13 @@ class ConnectionLog:
         #: Time of the last line about each state.
         self._logged: dict[str, float] = {}
         self._more = 0
+        self._no_streams = False
+
+    def not_streamed(self, error: ApiError) -> None:
+        """Log, once for all kinds, that the API server refuses to stream lists. Then they come in pages."""
+        level = logging.DEBUG if self._no_streams else logging.INFO
+        self._no_streams = True
+        logger.log(level, "%s does not stream lists, they come in pages: %s", self._server, error)
 
     def failed(self, error: BaseException) -> bool:
         """Note a failure. Return False if it does not concern the connection, so that the caller has to log it."""

@@ -2,8 +2,8 @@
 
 A server that is short of resources answers 429 ("too many requests"). Each such answer halves the limit, each request
 that is taken raises it again, by one for a whole round of requests (additive increase, multiplicative decrease). The
-pause that an answer asks for holds back all requests of the connection, not only the one that was refused: the others
-would be refused, too, and every refusal costs the server time and the pod one of its tries.
+refused request waits as long as the answer asks for. The others go on, as the server takes some of them, unless the
+limit was one already: then nothing is taken, and the pause holds back all requests.
 
 Caller: :mod:`.http`, one for each transport.
 """
@@ -16,7 +16,7 @@ from typing import Final
 
 __all__ = ["MOST_PAUSE", "Pace"]
 
-#: Most seconds that one answer holds back all requests. A single request waits longer if the server says so.
+#: Most seconds that one answer holds back all requests. The request itself waits longer if the server says so.
 MOST_PAUSE: Final = 10.0
 
 
@@ -50,9 +50,7 @@ class Pace:
         try:
             await turn
         except asyncio.CancelledError:
-            if turn.cancelled():
-                self._waiting.remove(turn)
-            else:
+            if not turn.cancelled():  # a cancelled one is passed over
                 self._leave()  # the place was given away in the same turn of the loop
             raise
         return self._round
@@ -67,11 +65,12 @@ class Pace:
 
     def refused(self, token: int, seconds: float) -> None:
         """Take note of a 429 that asks for a pause of ``seconds``. ``token`` is from the request's begin."""
+        if self.limit == 1:
+            now = asyncio.get_running_loop().time()
+            self._paused_until = max(self._paused_until, now + min(seconds, MOST_PAUSE))
         if token == self._round:
             self._round += 1
             self._limit = max(self._limit / 2.0, 1.0)
-        now = asyncio.get_running_loop().time()
-        self._paused_until = max(self._paused_until, now + min(seconds, MOST_PAUSE))
 
     def _leave(self) -> None:
         self._busy -= 1

@@ -221,9 +221,13 @@ class Reflector:
                     version = ""
                 elif isinstance(error, ConnectionRefusedError) or (isinstance(error, ApiError) and error.code == 429):
                     await self._rest(error, "watch again")
+                elif isinstance(error, ApiError) and error.code in (400, 422):
+                    self._connection.not_streamed(error)
+                    return None
                 else:
-                    # Without permission the list in pages will be refused as well. That refusal is logged.
-                    is_said = self._connection.failed(error) or (isinstance(error, ApiError) and error.code == 403)
+                    # The list in pages will be refused as well, without permission or kind. That refusal is logged.
+                    refused = isinstance(error, ApiError) and error.code in (403, 404)
+                    is_said = refused or self._connection.failed(error)
                     level = logging.DEBUG if is_said else logging.WARNING
                     text = "%s: the list cannot be streamed and comes in pages: %s"
                     logger.log(level, text, self._kind, error or repr(error))
@@ -290,12 +294,13 @@ class Reflector:
     async def _watch(self, watch: OpenWatch) -> None:
         try:
             while (batch := await watch.next_batch()) is not None:
+                if batch and watch.events == len(batch):  # a stream that is older says nothing of new requests
+                    self._connection.worked()
                 await self._consume(batch)
         finally:
             await watch.close()
 
     async def _consume(self, batch: Sequence[WatchEvent]) -> None:
-        self._connection.worked()
         for start in range(0, len(batch), YIELD_INTERVAL):
             if start:
                 await asyncio.sleep(0)

@@ -8,9 +8,11 @@ Callers: ``kubesched run`` and ``kubesched up``.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 from kubesched.base.pages import Answer, Page
 from kubesched.client.port import ApiPort
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from .records.recorder import Recorder
 
 __all__ = ["Watchers"]
+
+_PAGES: Final = f"{__package__}.live"
 
 
 class Watchers:
@@ -49,6 +53,7 @@ class Watchers:
         self._why = _why_pending(annotate_why, event_why) if annotate_why or event_why else None
         self._results = _simulator_results() if simulator_results else None
         self._live: Callable[[], LivePages] | None = None
+        self._imported = False
         every = (self._memory, recorder, self._why, self._results)
         self.observers: list[AttemptObserver] = [one for one in every if one is not None]
         self.pages: dict[str, Page] = dict.fromkeys(("explain", "decisions"), self._page)
@@ -104,6 +109,9 @@ class Watchers:
     async def _page(self, path: str, query: Mapping[str, Sequence[str]], accept: str) -> Answer:
         if self._live is None:
             return Answer(503, b"the scheduler is not built yet\n", "text/plain", 1)
+        if not self._imported:  # by a thread, since 0.06 s are long for an event loop that schedules
+            await asyncio.to_thread(import_module, _PAGES)
+            self._imported = True
         return await self._live().answer(path, query, accept)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from typing import Any, Final
 
 from kubesched.api.kinds import POD_GROUPS
@@ -40,7 +40,9 @@ from .debugger import CacheDebugger
 from .extenders.interface import Extender, is_involved
 from .extenders.lane import ExtenderLane
 from .extenders.support import ExtenderRejections, checked_extenders, connect_extenders
+from .first_lists import FirstLists
 from .framework.enqueue import queueing_hints
+from .framework.failures import PluginFailedError
 from .framework.group_reading import GroupReader
 from .framework.holding import Holder
 from .framework.metrics import SchedulerMetrics
@@ -49,6 +51,7 @@ from .framework.registry import Registry
 from .handlers import watch
 from .informers import Informers
 from .nodes.pod_groups import PodGroupStates
+from .nodes.podinfo import PodInfo
 from .queue import SchedulingQueue
 from .queue.order import order_of
 from .queue.queueing_hints import Registrations
@@ -145,6 +148,10 @@ class Scheduler:
         # Changes of the cluster.
         watch(informers, cache, queue, profiles, hints, backends, metrics, self.conditions)
         connect_extenders(extenders, cache.table, informers)
+        #: Lists that the informers have to read before the first pod is scheduled.
+        self.first_lists = FirstLists(
+            informers, port, [plugin for each in frameworks.values() for plugin in each.plugins.values()], hints
+        )
         #: Compares the cache with the informers' lists, and dumps it, into the log.
         self.debugger = CacheDebugger(cache, queue.views, queue.nominator, informers, backends.parts, tasks)
         metrics.before_collect(self._measure_cache)
@@ -224,7 +231,19 @@ class Scheduler:
             is_apart=self._is_apart if self.extenders else None,
             pop_from_backoff=gates.enabled("SchedulerPopFromBackoffQ"),
             groups=self.groups is not None,
+            kind_of=self._kind_of,
         )
+
+    def _kind_of(self, pod: PodInfo) -> Hashable | None:
+        """Return the signature of a pod if it decides alone whether a node passes the filters, else None."""
+        profile = self.profiles.get(pod.spec.scheduler_name)
+        try:
+            asked = profile.search.ask(pod) if profile is not None else None
+        except PluginFailedError:
+            return None
+        if asked is None or asked.plan.unsigned.filters or asked.plan.unsigned.pre_filters:
+            return None
+        return asked.signature
 
     def _is_apart(self, record: QueuedPodInfo) -> bool:
         """Return True if extenders have to be awaited for a pod on its own; a group's cycle awaits them itself."""
@@ -251,8 +270,10 @@ class Scheduler:
             await self.informers.leave_out_unserved()
             for plural, informer in self.informers.items():
                 self.tasks.spawn(informer.run(), f"informer-{plural}")
+            telling = self.tasks.spawn(self.first_lists.tell(), "first-lists", lasting=False)
             for informer in self.informers.values():
                 await informer.wait_synced()
+            telling.cancel()
             self.tasks.spawn(self.queue.run(), "queue-flush")
             if self.groups is not None:
                 self.conditions.catch_up()
@@ -286,6 +307,8 @@ class Scheduler:
                 left -= 1
                 queued = pop_nowait() if left > 0 and loop.time() < ends else None
             await asyncio.sleep(0)
+            if self.bindings.is_behind:
+                await self.bindings.catch_up()
 
     async def stop(self) -> None:
         """Close the queue, stop the informers, let bindings finish, close extenders and plugins.

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from functools import cache
 from typing import Any, Final
 
-from kubesched.api.cel import Environment, Program
+from kubesched.api.cel.environment import Environment
+from kubesched.api.cel.program import Program
 from kubesched.api.equality import same_json
 from kubesched.base.kept import Kept
 

@@ -10,7 +10,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from kubesched.api.cel import EvaluationCancelledError, Meter, pattern_states
+from kubesched.api.cel.meter import EvaluationCancelledError, Meter
+from kubesched.api.cel.regex import states as pattern_states
 from kubesched.api.wire import ApiError
 
 from ..schema import encode

@@ -14,8 +14,9 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-from kubesched.api.cel import CompilationError, MissingLibraryError
 from kubesched.api.cel.device_expressions import compile_device_expression
+from kubesched.api.cel.engine import MissingLibraryError
+from kubesched.api.cel.environment import CompilationError
 from kubesched.api.cron import CronError, parse_cron, time_zone
 from kubesched.api.quantity import QuantityError, parse_quantity
 from kubesched.api.selectors import is_label_value, is_object_name, is_qualified_name

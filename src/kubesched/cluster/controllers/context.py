@@ -53,7 +53,7 @@ class ControllerSettings:
     Defaults are kube-controller-manager's where it has them.
 
     Attributes:
-        batch_seconds: time during which changes of pods' status are collected before their owner is reconciled.
+        batch_seconds: time during which changes of pods are collected before their owner is reconciled.
         burst: most pods that one reconcile of a workload creates or deletes.
         node_grace_seconds: silence after which a node is unreachable (--node-monitor-grace-period).
         missing_node_seconds: time after which pods on a node that does not exist are deleted.

@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 from kubesched.api.kinds import Kind
+from kubesched.api.types import ObjectMeta
 from kubesched.api.wire import Item, Transport
 from kubesched.base.turns import in_batches
 from kubesched.client.reflector import YIELD_INTERVAL, Reflector
@@ -107,8 +108,16 @@ class WatchCache:
         self._handlers.append(handler)
 
     def note(self, item: Item) -> None:
-        """Store the response of a write, unless the watch has delivered it or something newer."""
-        if item.resource_version > self._seen:
+        """Store the response of a write, unless the watch has delivered it or something newer.
+
+        A write that takes the last finalizer from an object that is being deleted ends it. Its response is the object as
+        it was last, which would stay here until the watch delivers the end, and be written again meanwhile.
+        """
+        if item.resource_version <= self._seen:
+            return
+        if _has_ended(item):
+            self._remove_known(item)
+        else:
             self._store(item)
 
     def _store(self, item: Item) -> None:
@@ -191,6 +200,24 @@ class WatchCache:
         """Remove deleted objects."""
         for item in items:
             self._seen = max(self._seen, item.resource_version)
-            known = self._objects.get(item.key)
-            if known is not None and known.uid == item.uid:
-                self._remove(item)
+            self._remove_known(item)
+
+    def _remove_known(self, item: Item) -> None:
+        known = self._objects.get(item.key)
+        if known is not None and known.uid == item.uid:
+            self._remove(item)
+
+
+def _has_ended(item: Item) -> bool:
+    """Return True for the last version of a deleted object: nothing holds it back, and it has no time left."""
+    if item.kind.type is None:
+        return False
+    try:
+        metadata: ObjectMeta = item.typed.metadata
+    except _UNREADABLE:
+        return False
+    return (
+        metadata.deletion_timestamp is not None
+        and not metadata.finalizers
+        and not metadata.deletion_grace_period_seconds
+    )

@@ -124,6 +124,7 @@ class _Reader:
 
     def __init__(self) -> None:
         self.header: Header | None = None
+        self._torn: list[str] = []
         self._port = ReplayPort()
         self._objects = Objects(self._port)
         for kind in (NODES, PODS):
@@ -145,7 +146,8 @@ class _Reader:
         self.end = 0.0
 
     def read(self, path: Path) -> None:
-        for number, line in read_lines(path):
+        torn = self._torn
+        for number, line in read_lines(path, on_torn=lambda text: torn.append(text.removeprefix(f"{path}: "))):
             match line:
                 case Header():
                     self.header = line
@@ -272,7 +274,7 @@ class _Reader:
             found.append(f"{self.unknown:,} attempts are left out, because the file does not have their pods.")
         if not self.records:
             found.append("The file has no attempts.")
-        return found
+        return found + [text[0].upper() + text[1:] + "." for text in self._torn]
 
 
 @dataclass(frozen=True, slots=True)

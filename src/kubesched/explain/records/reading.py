@@ -1,14 +1,14 @@
 """Reader of a file of decisions, as it is or while it grows. Files are hostile: each step is bounded.
 
-A file may be compressed or plain. Its last line may be torn, as the scheduler may still be writing it or was killed; it
-is left out then.
+A file may be compressed or plain. Its last line may be torn, as the scheduler may still be writing it or was killed. It
+is left out then, with a remark.
 """
 
 from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,6 +47,8 @@ _MAGIC: Final = b"\x1f\x8b"
 _RECORD: Final = b'{"type":"record"'
 _LINE: Final = b'{"type":"'
 _ROW: Final = b"["
+#: End of a compressed file to which more can be written: that of an empty block, after each write.
+_WHOLE_BLOCK: Final = b"\0\0\xff\xff"
 _decode_line: Final = msgspec.json.Decoder(AnyLine).decode
 _decode_row: Final = msgspec.json.Decoder(Plugins | Tried | Bound | Ended).decode
 _decode_record: Final = msgspec.json.Decoder(Record).decode
@@ -73,6 +75,7 @@ class LineReader:
         self._unpacker = zlib.decompressobj(16 + zlib.MAX_WBITS)
         #: Beginning of a line whose end was not read yet.
         self._rest = b""
+        self._last = b""
 
     def __enter__(self) -> LineReader:
         return self
@@ -91,6 +94,17 @@ class LineReader:
         except OSError:
             return False
 
+    @property
+    def torn(self) -> str:
+        """Remark about the end of what was read, with file and line; "" if it ends with a whole line."""
+        cut = self._packed and not self._unpacker.eof and not self._last.endswith(_WHOLE_BLOCK)
+        if not self._rest and not cut:
+            return ""
+        return (
+            f"{self.path}: line {self.number + 1} is torn and left out: "
+            "the scheduler that wrote it was killed, or is still writing"
+        )
+
     def more(self) -> Iterator[bytes]:
         """Yield the whole lines that are there and were not read yet, without their ends.
 
@@ -101,6 +115,7 @@ class LineReader:
         while piece := self._file.read(_PIECE):
             if self._packed is None:
                 self._packed = piece.startswith(_MAGIC)
+            self._last = (self._last + piece[-len(_WHOLE_BLOCK) :])[-len(_WHOLE_BLOCK) :]
             for part in self._unpack(piece) if self._packed else (piece,):
                 yield from self._split(part)
 
@@ -176,8 +191,12 @@ class _Checked:
         return next((line for line in self.lines(raw) if isinstance(line, Record)), None)
 
 
-def read_lines(path: str | Path) -> Iterator[tuple[int, AnyLine]]:
-    """Yield every line with its number, header first.
+def _nothing(remark: str) -> None:
+    pass
+
+
+def read_lines(path: str | Path, *, on_torn: Callable[[str], object] = _nothing) -> Iterator[tuple[int, AnyLine]]:
+    """Yield every line with its number, header first. A torn last line is left out; ``on_torn`` gets a remark then.
 
     Raises:
         DecisionsError: if the file is no file of decisions or is damaged.
@@ -190,13 +209,17 @@ def read_lines(path: str | Path) -> Iterator[tuple[int, AnyLine]]:
                 yield reader.number, line
         if checked.header is None:
             raise DecisionsError(f"{path}: line 1: is no header: this is no file of decisions")
+        if remark := reader.torn:
+            on_torn(remark)
 
 
-def read_records(path: str | Path, *, follow: bool = False) -> Iterator[Record | None]:
-    """Yield every record.
+def read_records(
+    path: str | Path, *, follow: bool = False, on_torn: Callable[[str], object] = _nothing
+) -> Iterator[Record | None]:
+    """Yield every record. A torn last line is left out; ``on_torn`` gets a remark then.
 
     With ``follow`` also those that are written later: None each time that all was read. A file that takes the path's
-    place is read next.
+    place is read next, and a torn line is remarked on when that happens.
 
     Raises:
         DecisionsError: if the file is no file of decisions or is damaged.
@@ -214,6 +237,8 @@ def read_records(path: str | Path, *, follow: bool = False) -> Iterator[Record |
                 if not follow and checked.header is None:
                     raise DecisionsError(f"{path}: line 1: is no header: this is no file of decisions")
                 if not follow or replaced:
+                    if remark := reader.torn:
+                        on_torn(remark)
                     break
                 yield None
         if not follow:

@@ -52,7 +52,7 @@ def compare(a: Side, b: Side) -> Comparison:
         counts={**{kind: counts[kind] for kind in KINDS}, "same": len(pairs) - len(found)},
         pods=found,
         workloads=list(_workloads(a.result, b.result)),
-        warnings=warnings,
+        warnings=[*warnings, *dict.fromkeys((*a.remarks, *b.remarks))],
     )
 
 

@@ -43,8 +43,9 @@ class Side:
     result: Result
     reasons: dict[str, str] = field(default_factory=dict)
     records: dict[str, Record] = field(default_factory=dict)
-    #: Names of figures that this side cannot have.
+    #: False for a recorded run, which has no figures of nodes.
     has_cluster: bool = True
+    remarks: list[str] = field(default_factory=list)
 
 
 def side_of(given: Any, name: str) -> Side:
@@ -116,7 +117,8 @@ def _of_records(path: Path) -> Side:
     records: dict[str, Record] = {}
     first: dict[str, float] = {}
     count = 0
-    for record in read_records(path):
+    remarks: list[str] = []
+    for record in read_records(path, on_torn=remarks.append):
         if record is not None:
             count += 1
             key = record.pod.key
@@ -155,7 +157,7 @@ def _of_records(path: Path) -> Side:
         times=run_times(pods, end),
     )
     reasons = {key: record.message for key, record in records.items() if record.outcome != "bound"}
-    return Side(str(path), "decisions", result, reasons, records, has_cluster=False)
+    return Side(str(path), "decisions", result, reasons, records, has_cluster=False, remarks=remarks)
 
 
 def _recorded(record: Record, queued: float, start: float) -> PodTimes:

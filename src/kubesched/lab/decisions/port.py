@@ -91,6 +91,10 @@ class ReplayInformer:
     def by_index(self, name: str, value: str) -> list[Any]:
         return self._store.by_index(name, value)
 
+    @property
+    def has_synced(self) -> bool:
+        return True
+
     async def run(self) -> None:
         """Do nothing: the replay delivers."""
 

@@ -95,7 +95,7 @@ async def replay(
     """
     run = _Replay(config, registry, gates, wanted)
     try:
-        for number, line in read_lines(path):
+        for number, line in read_lines(path, on_torn=run.found.warnings.append):
             try:
                 run.take(line)
             except BadLineError as error:

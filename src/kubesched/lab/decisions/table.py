@@ -22,7 +22,15 @@ _MOST: Final = 1_000_000
 
 
 class Decisions(list[Record]):
-    """Table of decisions, oldest first."""
+    """Table of decisions, oldest first.
+
+    Attributes:
+        warnings: remarks about the file: its last line may be torn.
+    """
+
+    def __init__(self, records: Iterable[Record] = (), warnings: Iterable[str] = ()) -> None:
+        super().__init__(records)
+        self.warnings = list(warnings)
 
     def table(self) -> dict[str, list[Any]]:
         """Return values by column name."""
@@ -59,8 +67,10 @@ def decisions(
         OSError: if it cannot be read.
     """
     wanted = RecordFilter(pod=pod, node=node, plugin=plugin, outcome=outcome, since=since, until=until)
-    found = (record for record in read_records(os.fspath(path)) if record is not None and wanted.accepts(record))
-    return Decisions(deque(found, maxlen=most))
+    torn: list[str] = []
+    records = read_records(os.fspath(path), on_torn=torn.append)
+    found = deque((record for record in records if record is not None and wanted.accepts(record)), maxlen=most)
+    return Decisions(found, torn)
 
 
 def columns_of(records: Iterable[Record]) -> dict[str, list[Any]]:

@@ -40,6 +40,10 @@ _log = logging.getLogger("kubesched.scheduler")
 #: Seconds within which the API server has to say whether a pod is bound, after a binding without an answer. A leader that
 #: cannot reach it for that long has lost the lease.
 _KNOWN_WITHIN: Final = 60.0
+#: Most bindings without an answer while further pods are decided. With more, no pod is bound sooner, because the API server
+#: is the bottleneck; but a pod of high priority, which goes ahead in the queue, waits behind all of them. It is a multiple
+#: of the requests that a transport sends at a time (64), so that the server never waits for a decision.
+MOST_UNANSWERED: Final = 256
 #: Pause in seconds before the pod is read again, and the longest one, to which it is doubled.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 2.0
 
@@ -88,6 +92,25 @@ class BindingCycles:
         #: The bindings under way, in the order they began, with the UIDs of their pods.
         self._tasks: dict[asyncio.Task[None], str] = {}
         self._closing = False
+        #: Number of bindings that a Bind plugin or an extender has begun and not answered.
+        self._unanswered = 0
+        self._caught_up: asyncio.Future[None] | None = None
+
+    @property
+    def is_behind(self) -> bool:
+        """True while so many bindings wait for an answer that no further pod should be decided."""
+        return self._unanswered >= MOST_UNANSWERED
+
+    async def catch_up(self) -> None:
+        """Wait until :attr:`is_behind` is False. One caller at a time."""
+        while self.is_behind:
+            self._caught_up = asyncio.get_running_loop().create_future()
+            await self._caught_up
+
+    def _answered(self) -> None:
+        self._unanswered -= 1
+        if self._caught_up is not None and not self._caught_up.done() and not self.is_behind:
+            self._caught_up.set_result(None)
 
     @property
     def busy(self) -> bool:
@@ -192,11 +215,14 @@ class BindingCycles:
 
     async def _when_bound(self, attempt: Attempt, answer: Awaitable[Status | None]) -> None:
         """End a binding when the Bind plugins have answered."""
+        self._unanswered += 1
         try:
             failure = await self._unless_bound(attempt, _unless_skipped(await answer))
         except Exception as error:
             _log.exception("binding pod %s failed unexpectedly", attempt.assumed.key)
             failure = Status.from_error(error)
+        finally:
+            self._answered()
         self._end(attempt, failure)
 
     async def _unless_bound(self, attempt: Attempt, failure: Status | None) -> Status | None:
@@ -283,12 +309,20 @@ class BindingCycles:
         # A status patch of an earlier attempt must be written before the binding, not after it.
         await self._statuses.settle(attempt.assumed.uid)
         attempt.stage = "Bind"
+        self._unanswered += 1
+        try:
+            return await self._bind_now(attempt)
+        finally:
+            self._answered()
+
+    async def _bind_now(self, attempt: Attempt) -> Status | None:
+        """Let an extender or the Bind plugins bind."""
         try:
             if self._extenders and await extender_calls.bind(self._extenders, attempt.assumed, attempt.node_name):
                 return None
         except ExtenderError as error:
             return await self._unless_bound(attempt, Status.from_error(error))
-        answer = framework.binding.bind(state, attempt.assumed, attempt.node_name)
+        answer = attempt.profile.framework.binding.bind(attempt.state, attempt.assumed, attempt.node_name)
         return await self._unless_bound(
             attempt, _unless_skipped(await answer if isinstance(answer, Awaitable) else answer)
         )
@@ -315,8 +349,12 @@ class BindingCycles:
         If the attempt ended in an error, the pod itself is also told of the freed capacity. If a plugin rejected it, it
         is not. After an error, a member of a group is nominated to its node, so that its room is not taken while others
         of its group are bound.
+
+        Somebody else may have bound the pod to another node, and the cache may know it already. Upstream wakes no pod
+        then, although the room on the chosen node is free as well and no event tells of it.
         """
-        forgotten, pod = self._failures.give_back(attempt), attempt.assumed.pod
+        self._failures.give_back(attempt)
+        pod = attempt.assumed.pod
         rejected, nominating = is_rejected(failure), NominatingInfo.clear()
         if self._refused is not None and pod.spec.scheduling_group is not None:
             cause = failure.as_error() if isinstance(failure, Status) else None
@@ -324,10 +362,10 @@ class BindingCycles:
                 self._refused(pod, failure.message())
             if not rejected:
                 nominating = NominatingInfo.override(attempt.node_name)
-        if forgotten and not rejected:
+        if not rejected:
             self._queue.move_all_to_active_or_backoff_queue(ASSIGNED_POD_DELETE, pod, None)
         self._failures.fail(attempt, failure, nominating)
-        if forgotten and rejected:
+        if rejected:
             uid = pod.uid
             self._queue.move_all_to_active_or_backoff_queue(
                 ASSIGNED_POD_DELETE, pod, None, lambda other: other.uid != uid

@@ -83,15 +83,13 @@ class FailureHandler:
         self._observers = observers
         self._has_lost_lease = False
 
-    def give_back(self, attempt: Attempt) -> bool:
-        """Undo Reserve and Assume; False if the cache did not know the pod as assumed any more."""
+    def give_back(self, attempt: Attempt) -> None:
+        """Undo Reserve and Assume."""
         attempt.profile.framework.unreserve(attempt.state, attempt.assumed, attempt.node_name)
         try:
             self._cache.forget_pod(attempt.assumed.pod)
         except CacheError as error:
             _log.error("cannot forget pod: %s", error)
-            return False
-        return True
 
     def abandon(self, attempt: Attempt) -> None:
         """Leave the pod alone until it changes, because giving it back has failed, too.
@@ -135,12 +133,19 @@ class FailureHandler:
             if is_fenced(cause):
                 self._say_lease_lost()
                 return
-            _log.error("scheduling pod %s failed; it is tried again: %s", pod.key, text, extra={"cause": cause})
+            self._say_failed(pod, text, cause)
         attempt.profile.recorder.record(pod, *FAILED_SCHEDULING, text)
         reason = "Unschedulable" if rejected else "SchedulerError"
         condition = PodCondition(type="PodScheduled", status="False", reason=reason, message=text)
         override = nominating.nominated_node_name if nominating is not None and nominating.mode else None
         self._statuses.write(pod, condition, override)
+
+    def _say_failed(self, pod: Pod, text: str, cause: BaseException | None) -> None:
+        live = self._live_pod(pod.namespace, pod.name)
+        if live is not None and live.spec.node_name:  # another scheduler was faster
+            _log.warning("scheduling pod %s failed, but it is on node %s: %s", pod.key, live.spec.node_name, text)
+        else:
+            _log.error("scheduling pod %s failed; it is tried again: %s", pod.key, text, extra={"cause": cause})
 
     def _say_lease_lost(self) -> None:
         """Log once, for all pods, that nothing may be written: neither their bindings nor why they failed."""

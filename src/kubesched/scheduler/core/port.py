@@ -30,8 +30,16 @@ class Informer(Protocol):
     """A local copy of one kind of object, kept current."""
 
     @property
+    def kind(self) -> Kind: ...
+
+    @property
     def behind(self) -> int:
         """Number of objects for which a handler failed. The informer delivers them again."""
+        ...
+
+    @property
+    def has_synced(self) -> bool:
+        """True if the first list was delivered to every handler."""
         ...
 
     def add_handler(self, handler: InformerHandler) -> None: ...

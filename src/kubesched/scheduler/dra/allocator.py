@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from itertools import count
 from typing import Final
 
-from kubesched.api.cel import EvaluationInterruptedError
+from kubesched.api.cel.meter import EvaluationInterruptedError
 from kubesched.api.resource import AllocationResult, ResourceClaim
 from kubesched.api.types import Node
 from kubesched.base.change_log import ChangeLog, Follower

@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from kubesched.api.cel import DefaultMap, EvaluationError, Semver, parse_semver
+from kubesched.api.cel.values import DefaultMap, EvaluationError, Semver, parse_semver
 from kubesched.api.quantity import Quantity, parse_quantity
 from kubesched.api.resource import CapacityRequestPolicy, Device, DeviceAttribute, DeviceTaint
 from kubesched.base.kept import remembered

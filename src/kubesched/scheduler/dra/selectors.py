@@ -1,38 +1,27 @@
 """CEL selectors of devices (rules/devices §9).
 
-An expression is compiled when it is first needed. Its result for a device depends only on the attributes that it reads.
-These are found in the syntax tree, so that devices which differ in other attributes (serial numbers) share one
-evaluation.
+An expression is compiled when it is first needed (:mod:`.expressions`). Its result for a device depends only on the
+attributes that it reads, so that devices which differ in other attributes (serial numbers) share one evaluation.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Hashable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
-from kubesched.api.cel import (
-    COST_LIMIT,
-    Call,
-    Checked,
-    CompilationError,
-    Constant,
-    EvaluationError,
-    EvaluationInterruptedError,
-    Expr,
-    Ident,
-    Program,
-    Select,
-    children,
-    kind_of,
-)
-from kubesched.api.cel.device_expressions import VARIABLES, compile_device_expression
+from kubesched.api.cel.meter import COST_LIMIT, EvaluationInterruptedError
+from kubesched.api.cel.values import EvaluationError, kind_of
 
 from .models import MOST_REMEMBERED, DeviceModel
 
+if TYPE_CHECKING:
+    from kubesched.api.cel.program import Program
+
+    from .expressions import Compiled
+
 __all__ = ["Selector", "SelectorCache", "SelectorError"]
 
-_MAPS: Final = ("device.attributes", "device.capacity")
 #: Cost that one attempt may spend: five evaluations up to their limit, about five seconds. A lease has to be renewed
 #: within twice that time.
 _ATTEMPT_COST: Final = 5 * COST_LIMIT
@@ -62,18 +51,19 @@ class Allowance:
         """Renew the allowance at the beginning of an attempt."""
         self._left = _ATTEMPT_COST
 
-    def compile(self, expression: str, *, lists: bool) -> Checked:
+    def compile(self, expression: str, *, lists: bool) -> Compiled:
         """Compile an expression.
 
         Raises:
-            CompilationError: see :func:`kubesched.api.cel.device_expressions.compile_device_expression`.
-            MissingLibraryError: see there.
+            MissingLibraryError: see :func:`kubesched.api.cel.device_expressions.compile_device_expression`.
             EvaluationInterruptedError: see :meth:`spend`.
         """
         if self._left <= 0 or self._interrupted():
             raise EvaluationInterruptedError
         self._left -= _COMPILE_COST * len(expression)
-        return compile_device_expression(expression, lists=lists)
+        from .expressions import compiled  # noqa: PLC0415 - most clusters have no selectors, and never load CEL
+
+        return compiled(expression, lists=lists)
 
     def spend(self, program: Program, variables: Mapping[str, Any]) -> Any:
         """Evaluate a program.
@@ -91,21 +81,6 @@ class Allowance:
             self._left -= evaluation.total
 
 
-#: Variable, domain and ID of an attribute that an expression reads, with None for "all of them".
-Read = tuple[str, str | None, str | None]
-
-
-class _Compiled(NamedTuple):
-    """Expression that can be evaluated, or the error that prevents it.
-
-    ``attributes`` are the attributes that it reads, as (domain, ID) pairs; None when they are unknown.
-    """
-
-    program: Program | None
-    attributes: tuple[tuple[str, str], ...] | None
-    error: str = ""
-
-
 class Selector:
     """Expression with its results so far. An expression that does not compile results in its error for every device."""
 
@@ -114,18 +89,14 @@ class Selector:
         self._expression = expression
         self._allowance = allowance
         self._lists = lists
-        self._known: _Compiled | None = None
+        self._known: Compiled | None = None
         self._by_projection: dict[Hashable, bool | SelectorError] = {}
         #: Number of evaluations of the expression.
         self.evaluations = 0
 
-    def _compiled(self) -> _Compiled:
+    def _compiled(self) -> Compiled:
         if self._known is None:
-            try:
-                checked = self._allowance.compile(self._expression, lists=self._lists)
-                self._known = _Compiled(Program(checked), _attributes_of(_reads_of(checked.expr)))
-            except CompilationError as error:
-                self._known = _Compiled(None, (), str(error))
+            self._known = self._allowance.compile(self._expression, lists=self._lists)
         return self._known
 
     @property
@@ -179,56 +150,6 @@ class Selector:
         return SelectorError(
             f"CEL runtime error: CEL result of type {kind} could not be converted to bool: {conversion}"
         )
-
-
-def _attributes_of(reads: Iterable[Read]) -> tuple[tuple[str, str], ...] | None:
-    """Attributes among the reads of an expression. All other data is equal for all models of a frame."""
-    found: set[tuple[str, str]] = set()
-    for name, domain, key in reads:
-        if name == "device.attributes":
-            if domain is None or key is None:
-                return None
-            found.add((domain, key))
-    return tuple(sorted(found))
-
-
-def _reads_of(expr: Expr) -> set[Read]:
-    """Parts of the device that an expression reads. Constant keys in the expression narrow them down."""
-    match expr:
-        case Ident(name=name) if name in VARIABLES:
-            if name == "device":
-                return {(other, None, None) for other in VARIABLES if other != "device"}
-            return {(name, None, None)}
-        case Select(operand=operand, field=field):
-            domain = _domain(operand)
-            if domain is not None:
-                return {(*domain, field)}
-            if isinstance(operand, Ident) and operand.name in _MAPS:
-                return {(operand.name, field, None)}
-        case Call(function="_[_]" | "_[?_]" | "_?._", args=(operand, Constant(value=str(key)))):
-            domain = _domain(operand)
-            if domain is not None:
-                return {(*domain, key)}
-            if isinstance(operand, Ident) and operand.name in _MAPS:
-                return {(operand.name, key, None)}
-        case Call(function="@in", args=(Constant(value=str(key)), operand)):
-            domain = _domain(operand)
-            if domain is not None:
-                return {(*domain, key)}
-    reads: set[Read] = set()
-    for part in children(expr):
-        reads |= _reads_of(part)
-    return reads
-
-
-def _domain(expr: Expr) -> tuple[str, str] | None:
-    """Variable and domain of ``device.attributes["domain"]`` with a constant domain, or None."""
-    match expr:
-        case Call(function="_[_]", args=(Ident(name=name), Constant(value=str(domain)))) if name in _MAPS:
-            return name, domain
-        case Select(operand=Ident(name=name), field=domain, test_only=False) if name in _MAPS:
-            return name, domain
-    return None
 
 
 class SelectorCache:

@@ -169,7 +169,8 @@ class Endpoints:
         return await self._exposed(request, text, {"Process-Start-Time-Unix": str(int(self._started))})
 
     async def _slis(self, request: web.BaseRequest) -> web.Response:
-        return await self._exposed(request, render(self._sli.collect()))
+        families = list(self._sli.collect())
+        return await self._exposed(request, await asyncio.to_thread(lambda: render(families)))
 
     async def _resources(self, resources: PodResources, request: web.BaseRequest) -> web.Response:
         pods = resources.pods()

@@ -2,19 +2,15 @@
 
     values ──copied in the event loop──▶ families ──in a thread──▶ text, gzip if wanted
 
-``prometheus_client`` counts nothing here. It only writes the text, on request. Caller:
-:mod:`.endpoints`. Source: rules/metrics-and-client §1.
+The text is written by :mod:`.exposition_text`. Caller: :mod:`.endpoints`. Source: rules/metrics-and-client §1.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gzip
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
-
-from prometheus_client import GC_COLLECTOR, PLATFORM_COLLECTOR, PROCESS_COLLECTOR, Metric, generate_latest
-from prometheus_client.utils import floatToGoString
 
 from ..framework.metrics import HistogramSample, MetricFamily, MetricSet
 from .process_metrics import ProcessMetrics
@@ -23,7 +19,6 @@ __all__ = ["CONTENT_TYPE", "Exposition", "compressed", "render"]
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores"
 UNEXPECTED: Final = "unexpected"
-_TOTAL: Final = "_total"
 
 
 class Exposition:
@@ -113,51 +108,11 @@ def _added(first: float | HistogramSample, second: float | HistogramSample) -> f
 
 def render(families: Iterable[MetricFamily], *, with_process: bool = False) -> bytes:
     """Write these families as text; ``with_process`` adds the library's metrics of process and interpreter."""
-    return generate_latest(_Collected(families, with_process))
+    from .exposition_text import write  # noqa: PLC0415 - a scheduler that nobody scrapes does without the library
+
+    return write(families, with_process=with_process)
 
 
 def compressed(text: bytes) -> bytes:
     """Compress the text for a client that accepts gzip."""
     return gzip.compress(text, compresslevel=1, mtime=0)
-
-
-class _Collected:
-    """Collector for the library, over families."""
-
-    def __init__(self, families: Iterable[MetricFamily], with_process: bool) -> None:
-        self._families = families
-        self._with_process = with_process
-
-    def collect(self) -> Iterator[Metric]:
-        for family in self._families:
-            yield _metric(family)
-        if self._with_process:
-            for collector in (PROCESS_COLLECTOR, GC_COLLECTOR, PLATFORM_COLLECTOR):
-                yield from collector.collect()
-
-
-def _metric(family: MetricFamily) -> Metric:
-    """Convert a family. The library appends ``_total`` to counters' names; counters without it become untyped."""
-    name, kind = family.name, str(family.type)
-    if kind == "counter":
-        kind = kind if name.endswith(_TOTAL) else "unknown"
-        metric = Metric(name.removesuffix(_TOTAL) if kind == "counter" else name, family.help, kind)
-    else:
-        metric = Metric(name, family.help, kind)
-    for values, sample in family.samples:
-        labels = dict(zip(family.label_names, values, strict=True))
-        if isinstance(sample, HistogramSample):
-            for bound, count in sample.buckets:
-                metric.add_sample(f"{name}_bucket", {**labels, "le": _bound(bound)}, count)
-            metric.add_sample(f"{name}_bucket", {**labels, "le": "+Inf"}, sample.count)
-            metric.add_sample(f"{name}_sum", labels, sample.sum)
-            metric.add_sample(f"{name}_count", labels, sample.count)
-        else:
-            metric.add_sample(name, labels, sample)
-    return metric
-
-
-def _bound(value: float) -> str:
-    """Write a bucket's bound as Go does: ``1``, ``0.001``, ``1.048576e+06``."""
-    text: str = floatToGoString(value)  # type: ignore[no-untyped-call]  # the library's helper has no types
-    return text.removesuffix(".0")

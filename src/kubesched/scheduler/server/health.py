@@ -55,11 +55,13 @@ def scheduler_checks(
     *,
     stopping: Callable[[], bool],
     handlers_synced: Callable[[], bool],
+    missing_lists: Callable[[], Sequence[str]] = tuple,
     leader_election: Callable[[], str] | None = None,
     informers_not_started: Callable[[], Sequence[str]] | None = None,
 ) -> HealthChecks:
     """Make the checks of a scheduler.
 
+    ``missing_lists`` are the kinds whose first list has not come, for the fault of ``sched-handler-sync``.
     ``leader_election`` is the check ``leaderElection``, None without election; it returns the fault, or "".
     ``informers_not_started`` adds ``informer-sync`` (coordinated leader election).
     """
@@ -67,7 +69,7 @@ def scheduler_checks(
     ready = [
         *election,
         HealthCheck("shutdown", lambda: "process is shutting down" if stopping() else ""),
-        HealthCheck("sched-handler-sync", lambda: "" if handlers_synced() else "handlers are not fully synchronized"),
+        HealthCheck("sched-handler-sync", lambda: "" if handlers_synced() else _not_synced(missing_lists())),
     ]
     if informers_not_started is not None:
         ready.append(HealthCheck("informer-sync", lambda: _not_started(informers_not_started())))
@@ -82,6 +84,11 @@ def election_check(elector: LeaderElector, lease: LeaseConfig) -> Callable[[], s
         return f"failed election to renew leadership on lease {lease.name}" if stale else ""
 
     return problem
+
+
+def _not_synced(kinds: Sequence[str]) -> str:
+    lists = f": the first list has not come of {', '.join(kinds)}" if kinds else ""
+    return f"handlers are not fully synchronized{lists}"
 
 
 def _not_started(names: Sequence[str]) -> str:
