@@ -25,7 +25,6 @@ import tempfile
 import time
 import tracemalloc
 from collections import Counter, deque
-from functools import lru_cache
 from pathlib import Path
 from random import Random
 from typing import Any, Final, NamedTuple
@@ -42,8 +41,8 @@ from kubesched.api.kinds import (
 from kubesched.api.wire import ApiError
 from kubesched.base.kept import Kept
 from kubesched.cli.bench_processes import cluster, memory_mib
-from kubesched.cli.memory import EVENT_CACHE, MOST_EVENTS, give_back
-from kubesched.client.event_writer import Counts, EventWriter
+from kubesched.cli.memory import EVENT_CACHE, FORGET_SECONDS, MOST_EVENTS, TIMED_SECONDS, give_back
+from kubesched.client.event_writer import EventWriter
 from kubesched.client.http import HttpTransport
 from kubesched.cluster.kubelets import default_stages, make_nodes, node_template
 from kubesched.lab.simulate.embedded import Embedded
@@ -134,7 +133,7 @@ class Soak:
                 self._change_nodes()
                 self._evict()
             await asyncio.sleep(900)
-            give_back(self.store)  # as kubesched up does each minute
+            give_back(self.store, seconds=TIMED_SECONDS if quarter else FORGET_SECONDS)  # as kubesched up does
 
     def measure(self) -> Day:
         """Count memory and objects."""
@@ -208,9 +207,6 @@ def narrow(divisor: int) -> None:
             each.clear()
         elif isinstance(each, EventWriter):
             each._cache_size //= divisor
-        elif isinstance(each, Counts):
-            most = each._subject.cache_parameters()["maxsize"] or 0
-            each._subject = lru_cache(most // divisor)(each._subject.__wrapped__)
 
 
 def memories() -> list[str]:

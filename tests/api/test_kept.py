@@ -107,3 +107,22 @@ def test_results_are_remembered_and_forgotten_together() -> None:
     made.clear()
     assert length("a") == 1
     assert made == ["a"]  # it was forgotten when there was too much
+
+
+def test_what_is_not_used_between_two_calls_is_forgotten() -> None:
+    used, unused, timed = (kept.Kept[str, list[int]](10_000) for _ in range(3))
+    timed.is_timed = True
+    value = [1]
+    for each in (used, unused, timed):
+        each.keep("text", value, 4)
+    kept.forget(timed_only=True)
+    assert (used, unused, timed) == ({"text": value}, {"text": value}, {})
+    assert timed.keep("text", [1], 4) is not value
+    for _ in range(3):
+        kept.forget()
+        assert used == unused == timed == {}
+        assert used.keep("text", [1], 4) is value
+    assert unused.keep("text", [1], 4) is not value
+    used.forget()
+    used.clear()
+    assert used.keep("text", [1], 4) is not value, "clear is for values that are wrong from now on"

@@ -163,3 +163,42 @@ def test_a_deletion_wakes_pods_that_may_evict_others() -> None:
             assert embedded.store.get(PODS, "default", "needs-3").typed.spec.node_name == "n"
 
     run_virtual(main())
+
+
+def test_deletions_and_changed_nodes_wake_no_pod_that_lacks_a_gpu() -> None:
+    async def main() -> None:
+        attempts = Attempts()
+        embedded = an_embedded(attempts)
+        gpu = "example.com/gpu"
+        for name, count in (("n", "2"), ("other", "0")):
+            amounts = {"cpu": "8", "memory": "8Gi", "pods": "110", gpu: count}
+            node = {"metadata": {"name": name}, "status": {"capacity": amounts, "allocatable": amounts}}
+            embedded.store.create(NODES, "", node)
+        embedded.store.patch(NODES, "", "other", {"spec": {"unschedulable": True}})
+
+        def create(name: str, gpus: int) -> None:
+            amounts = {"cpu": "1", **({gpu: str(gpus)} if gpus else {})}
+            container = {"name": "c", "image": "i", "resources": {"requests": amounts, "limits": amounts}}
+            embedded.store.create(PODS, "default", {"metadata": {"name": name}, "spec": {"containers": [container]}})
+
+        async with embedded.running():
+            for name, gpus in (("one", 1), ("two", 1), ("none", 0)):
+                create(name, gpus)
+            await asyncio.sleep(5)
+            for number in range(20):
+                create(f"waits-{number}", 2)
+            await asyncio.sleep(30)
+            attempts.names.clear()
+            for name in ("none", "one"):
+                embedded.store.delete(PODS, "default", name, grace_period_seconds=0)
+                await asyncio.sleep(20)
+            embedded.store.patch(NODES, "", "other", {"spec": {"unschedulable": False}})
+            await asyncio.sleep(20)
+            assert attempts.names == []
+            embedded.store.delete(PODS, "default", "two", grace_period_seconds=0)
+            await asyncio.sleep(20)
+            assert len(attempts.names) == 20
+            names = {pod.spec.node_name for pod in embedded.pods() if pod.name.startswith("waits")}
+            assert names == {"n", ""}
+
+    run_virtual(main())

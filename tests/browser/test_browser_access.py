@@ -45,8 +45,9 @@ def wrong(window: Window, views: Mapping[str, tuple[str, str]]) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("theme", ["dark", "light"])
-@pytest.mark.parametrize("width", [360, 1400])
+@pytest.mark.parametrize(
+    ("theme", "width"), [("dark", 360), ("light", 360), ("dark", 1400), ("light", 1400), ("light", 3840)]
+)
 def test_axe_finds_nothing_in_any_view_of_a_cluster(theme: str, width: int, window: Window, live: Program) -> None:
     window.show(theme, width)
     window.open(live)

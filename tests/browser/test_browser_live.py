@@ -86,6 +86,7 @@ def test_the_scores_of_a_placed_pod_are_shown_and_another_node_is_compared(windo
     web = next(each for each in live.request(PODS)["items"] if each["metadata"]["name"].startswith("web"))
     window.open(live, f"/pod/default/{web['metadata']['name']}")
     window.see("scores", web["spec"]["nodeName"])
+    window.see("alternative", " point")
     window.write("compare", "gpu-a", Keys.ENTER)
     assert "dedicated=gpu" in window.see("alternative", "gpu-a does not fit").text
 

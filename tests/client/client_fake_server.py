@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from random import Random
-from typing import Any
+from typing import Any, Unpack
 
 import msgspec
 
 from kubesched.api.event_record import EventRecord
 from kubesched.api.kinds import NODES, Kind
-from kubesched.api.wire import ApiError, Item, ListPage, WatchEvent
+from kubesched.api.wire import ApiError, DeleteOptions, Item, ListPage, WatchEvent
 
 
 def make_item(kind: Kind, namespace: str, name: str, version: int, body: Mapping[str, Any] | None = None) -> Item:
@@ -194,9 +194,7 @@ class FakeServer:
         self._call("patch", namespace, name, patch, subresource)
         return make_item(kind, namespace, name, self.version)
 
-    async def delete(
-        self, kind: Kind, namespace: str, name: str, *, uid: str = "", grace_period_seconds: int | None = None
-    ) -> None:
+    async def delete(self, kind: Kind, namespace: str, name: str, **options: Unpack[DeleteOptions]) -> None:
         self._call("delete", namespace, name)
 
     def record(self, event: EventRecord) -> bool:

@@ -169,6 +169,27 @@ def test_different_messages_are_combined_until_there_were_none_for_ten_minutes()
     assert play(script) == []
 
 
+def test_an_object_without_events_is_forgotten_once_its_limits_are_back_at_their_beginning() -> None:
+    async def script(server: FakeServer, writer: EventWriter) -> None:
+        for number in range(30):
+            await say(writer, f"message {number}")
+        assert len(server.calls) == 25
+        limits = writer._counting
+        assert isinstance(limits, Counts)
+        await asyncio.sleep(7_400)
+        await say(writer, name="other")
+        assert len(limits._subjects) == 2, "its tokens are not all back"
+        await asyncio.sleep(200)
+        await say(writer, name="another")
+        assert {uid for _, uid in limits._subjects} == {"uid-other", "uid-another"}
+        before = len(server.calls)
+        for number in range(30):
+            await say(writer, f"new message {number}")
+        assert len(server.calls) == before + 25
+
+    assert play(script) == []
+
+
 def test_an_event_pushed_out_of_the_cache_is_not_sent_again() -> None:
     async def script(server: FakeServer, writer: EventWriter) -> None:
         for name in ("p", "p", "q", "p", "r", "q"):

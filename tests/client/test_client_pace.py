@@ -136,3 +136,21 @@ def test_a_request_that_is_given_up_while_it_waits_leaves_its_place_to_others() 
         assert served[-1] == "f"
 
     run(main())
+
+
+def test_a_place_becomes_free_in_the_turn_in_which_requests_are_given_up() -> None:
+    async def main() -> None:
+        pace = Pace(1)
+        await pace.__aenter__()
+        given_up = [asyncio.ensure_future(pace.__aenter__()) for _ in range(3)]
+        await asyncio.sleep(0)
+        for one in given_up:
+            one.cancel()
+        last = asyncio.ensure_future(pace.__aenter__())
+        await pace.__aexit__()  # before the cancelled ones have noticed
+        assert all(
+            isinstance(end, asyncio.CancelledError) for end in await asyncio.gather(*given_up, return_exceptions=True)
+        )
+        assert await last == 0
+
+    run(main())

@@ -10,7 +10,8 @@ import msgspec
 from kubesched.api.kinds import PODS
 from kubesched.api.types import Pod
 from kubesched.api.wire import Item
-from kubesched.cli.memory import give_back
+from kubesched.base import kept
+from kubesched.cli.memory import FORGET_SECONDS, give_back
 from kubesched.cluster.store import Store
 
 
@@ -52,6 +53,29 @@ def test_pods_of_other_owners_share_a_spec_and_labels_that_are_the_same_and_noth
     assert same.metadata.labels is first.metadata.labels
     assert other.spec.containers != first.spec.containers
     assert other.metadata.owner_references is not first.metadata.owner_references
+
+
+def test_texts_are_forgotten_and_read_again() -> None:
+    store = Store(StillClock(), random=random.Random(1))
+    store.create(PODS, "default", pod("a", owner="o5"))
+    texts = list(kept._all.values())
+    assert store.get(PODS, "default", "a").typed.metadata.name == "a"
+    first, before = view(pod("b", owner="o5")), store.get(PODS, "default", "a").raw
+    give_back(store, seconds=3_540.0)
+    assert sum(len(one) for one in texts if one.is_timed) > 0
+    give_back(store, seconds=3_000.0)
+    assert sum(len(one) for one in texts if one.is_timed) == 0
+    assert sum(map(len, texts)) > 0
+    for hour in range(1, 5):
+        give_back(store, seconds=hour * FORGET_SECONDS)
+        assert sum(map(len, texts)) == 0
+        if hour < 3:
+            assert view(pod("c", owner="o5")).spec is first.spec, "used in each hour"
+    assert sum(len(one._old) for one in texts) == 0
+    again = view(pod("c", owner="o5"))
+    assert again.spec == first.spec
+    assert again.spec is not first.spec
+    assert store.get(PODS, "default", "a").raw == before
 
 
 def test_a_watch_reads_the_same_after_memory_was_given_back() -> None:

@@ -160,7 +160,7 @@ REFUSED: list[tuple[str, Kind, Data, str]] = [
     ("topology", CAPACITIES, {"storageClassName": "a", "nodeTopology": {"matchExpressions": [{"key": "a", "operator": "Near"}]}}, "nodeTopology.matchExpressions[0].operator"),
     ("admin", RESOURCE_CLAIMS, {"spec": devices(adminAccess=True)}, "Forbidden: admin access to devices requires the `resource.kubernetes.io/admin-access: true` label on the containing namespace"),
     ("admin template", TEMPLATES, {"spec": {"spec": devices(adminAccess=True)}}, "Forbidden: admin access to devices requires the"),
-    ("negative quota", QUOTAS, {"spec": {"hard": {"pods": "-1"}}}, 'spec.hard.pods: Invalid value: "-1": must be greater than or equal to 0'),
+    ("negative quota", QUOTAS, {"spec": {"hard": {"pods": "-1"}}}, 'spec.hard[pods]: Invalid value: "-1": must be greater than or equal to 0'),
     ("limits in disorder", LIMITS, {"spec": {"limits": [{"type": "Container", "min": {"cpu": "2"}, "max": {"cpu": "1"}}]}}, 'spec.limits[0].min[cpu]: Invalid value: "2": min value 2 is greater than max value 1'),
     ("default over the limit", LIMITS, {"spec": {"limits": [{"type": "Container", "default": {"cpu": "2"}, "max": {"cpu": "1"}}]}}, 'spec.limits[0].default[cpu]: Invalid value: "2": default value 2 is greater than max value 1'),
     ("policy type", POLICIES, {"spec": {"podSelector": {}, "policyTypes": ["Sideways"]}}, 'spec.policyTypes: Unsupported value: "Sideways": supported values: "Egress", "Ingress"'),
@@ -388,7 +388,7 @@ def test_absent_fields_have_the_defaults_of_a_real_server(of: Kind, rest: Data, 
     store = a_store()
     made = make(store, of, rest)
     assert {path: at(made, path) for path in want} == want
-    written = {**rest, "metadata": {"name": "x"}}
+    written = {**rest, "metadata": {"name": "x", "resourceVersion": made["metadata"]["resourceVersion"]}}
     again = store.update(of, "default" if of.namespaced else "", "x", written)
     assert again.resource_version == int(made["metadata"]["resourceVersion"]), "defaults are no change"
 

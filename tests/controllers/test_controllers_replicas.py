@@ -103,6 +103,26 @@ def test_pods_without_a_node_go_before_pods_that_run() -> None:
     play(scenario, nodes=2)
 
 
+def test_deletions_that_come_together_are_one_reconcile() -> None:
+    async def scenario(world: World) -> None:
+        world.create(REPLICA_SETS, workload("web", 60))
+        await world.settle()
+        before = world.controllers.controllers["replicaset"].reconciles
+        gone = world.pods(app="web")[:50]
+        for pod in gone:
+            world.store.delete(PODS, "default", pod.name)
+            await asyncio.sleep(0.001)  # so the controller could work between two deletions
+        await world.settle()
+        left = world.pods(app="web")
+        assert len(left) == 60
+        assert not {pod.metadata.uid for pod in gone} & {pod.metadata.uid for pod in left}
+        status = world.get(REPLICA_SETS, "web")["status"]
+        assert (status["replicas"], status["readyReplicas"], status["availableReplicas"]) == (60, 60, 60)
+        assert world.controllers.controllers["replicaset"].reconciles - before <= 10
+
+    play(scenario, nodes=8)
+
+
 # -- deployments -------------------------------------------------------------------------------------------
 
 

@@ -23,6 +23,7 @@ from kubesched.client.http import HttpTransport
 from kubesched.client.lease import LeaderElector, LeaseConfig
 from kubesched.client.metered import MeteredTransport
 from kubesched.client.port import ApiPort
+from kubesched.client.store import version_of
 from kubesched.lab.simulate.run.virtual_time import VirtualClock
 from kubesched.scheduler.cache.check import check_cache, compare_with_server
 from kubesched.scheduler.config import load_config_data
@@ -139,6 +140,7 @@ class Replica:
         self._watch_decisions()
         self._watch_evictions()
         self._watch_bindings()
+        self._watch_informers()
         self._tasks = Supervisor(f"replica {name}")
         self.synced = False
         self._versions: dict[str, int] = {}
@@ -218,6 +220,21 @@ class Replica:
             real(preemptor, victims)
 
         plugin._evictions.start = start
+
+    def _watch_informers(self) -> None:
+        """S10: no event takes an object back to an older version, or delivers one again."""
+        informers: dict[str, Any] = dict(self.scheduler.informers)
+        for plural, informer in informers.items():
+            store = informer._store
+
+            def put(key: str, obj: Any, store: Any = store, real: Any = store.put, plural: str = plural) -> None:
+                old = store.objects.get(key)
+                if old is not None and version_of(obj) <= version_of(old):
+                    versions = f"{version_of(obj)} after {version_of(old)}"
+                    self.day.broken.append(f"S10: {self.name} takes {plural} {key} at version {versions}")
+                real(key, obj)
+
+            store.put = put
 
     def _watch_bindings(self) -> None:
         """Count the awaits of bindings; the replica may die at any of them, or lose the pod to somebody else."""

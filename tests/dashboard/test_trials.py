@@ -175,6 +175,7 @@ def test_a_scaled_workload_says_what_is_pending_and_why(saved: Path) -> None:
     outcome = asked(saved, Scale(workload="Deployment/default/big", replicas=9))
     assert outcome.counts["placed"] + outcome.counts["pending"] == 7
     assert len(outcome.newly_pending) == outcome.counts["pending"] > 0
+    assert set(outcome.newly_pending) == {"new pod of Deployment big in namespace default"}
     assert "of Deployment/big" in outcome.why[0]
     assert "Insufficient cpu" in outcome.why[0]
     fewer = asked(saved, Scale(workload="Deployment/default/web", replicas=1))
@@ -259,12 +260,13 @@ def test_pods_are_matched_by_name_then_by_node_then_by_workload() -> None:
         p=("6", "n4", ""),
         q=("11", "", ""),
     )
-    outcome = compared(before, after)
-    assert outcome.moved == ["d/s: n1 → n5", "d/e: n3 → n9"]
+    outcome, pending = compared(before, after)
+    assert outcome.moved == ["d/s: n1 → n5", "new pod of R w in namespace d: n3 → n9"]
     assert outcome.newly_placed == ["d/p"]
-    assert sorted(outcome.newly_pending) == ["d/f", "d/q"]
+    assert sorted(outcome.newly_pending) == ["d/q", "new pod of R w in namespace d"]
+    assert sorted(pending) == ["d/f", "d/q"]
     assert outcome.counts == {"moved": 2, "placed": 1, "pending": 2, "evicted": 5, "lost": 1}
-    fewer = compared(seen(a=("1", "n1", "R/w"), b=("2", "n2", "R/w")), seen(a=("1", "n1", "R/w")), {("d", "R/w")})
+    fewer, _ = compared(seen(a=("1", "n1", "R/w"), b=("2", "n2", "R/w")), seen(a=("1", "n1", "R/w")), {("d", "R/w")})
     assert (fewer.counts["lost"], fewer.counts["evicted"]) == (0, 0)
 
 

@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from xml.etree import ElementTree as ET
 
 HERE: Final = Path(__file__).parent
@@ -70,11 +70,17 @@ def find_program(environment: Mapping[str, str]) -> Path | None:
     return None
 
 
-def list_specs(program: Path) -> list[str]:
-    """Return the names of all specs of the program."""
-    done = subprocess.run([program, "--list-tests"], capture_output=True, text=True, timeout=_PATIENCE, check=True)
-    found = (_LISTED.fullmatch(line) for line in done.stdout.splitlines())
-    return [match[1].strip() for match in found if match is not None]
+def list_specs(program: Path) -> tuple[list[str], bool]:
+    """Return the names of all specs of the program, and True if it is made with version 1 of ginkgo, as before 1.25."""
+    limits: dict[str, Any] = {"capture_output": True, "text": True, "timeout": _PATIENCE}
+    done = subprocess.run([program, "--list-tests"], check=False, **limits)
+    if done.returncode == 0:
+        found = (_LISTED.fullmatch(line) for line in done.stdout.splitlines())
+        return [match[1].strip() for match in found if match is not None], False
+    with tempfile.TemporaryDirectory() as place:
+        options = ("--ginkgo.dryRun", "--provider=skeleton", f"--report-dir={place}")
+        subprocess.run([program, *options], check=True, **limits)
+        return list(read_results(Path(place))), True
 
 
 @contextmanager
@@ -124,17 +130,27 @@ def read_results(folder: Path) -> dict[str, str]:
 
 
 def run_specs(
-    program: Path, specs: Sequence[str], folder: Path, nodes: int, hours: float, kubeconfig: str = ""
+    program: Path,
+    specs: Sequence[str],
+    folder: Path,
+    nodes: int,
+    hours: float,
+    kubeconfig: str = "",
+    *,
+    is_old: bool = False,
 ) -> dict[str, str]:
     """Run specs against a new cluster, or that of a kubeconfig; one program for as many as an argument holds.
 
-    Returns results by name.
+    Returns results by name. An old program waits for secrets of ServiceAccounts, which there are none since 1.24.
     """
     results: dict[str, str] = {}
+    flags = ["--ginkgo.no-color", f"--ginkgo.timeout={hours:g}h"]
+    if is_old:
+        flags = ["--ginkgo.noColor", f"--test.timeout={hours:g}h", "--e2e-verify-service-account=false"]
     for part in _parts(specs):
         with tempfile.TemporaryDirectory(dir=folder) as place, cluster(Path(place), nodes, kubeconfig) as access:
-            command = [str(program), f"--kubeconfig={access}", "--provider=skeleton", "--ginkgo.no-color"]
-            command += [f"--report-dir={place}", f"--ginkgo.timeout={hours:g}h", f"--ginkgo.focus={part}"]
+            command = [str(program), f"--kubeconfig={access}", "--provider=skeleton", *flags]
+            command += [f"--report-dir={place}", f"--ginkgo.focus={part}"]
             with (folder / "e2e.log").open("a", encoding="utf-8") as log:
                 code = subprocess.run(
                     command, stdout=log, stderr=log, timeout=hours * 3600 + 60, check=False
@@ -192,12 +208,13 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
         sys.stdout.write("skipped: no e2e.test; give its path in E2E_TEST, or its folder in KUBEBUILDER_ASSETS\n")
         return 0
     rules = read_rules(Path(options.specs).read_text(encoding="utf-8"))
-    specs = [spec for spec in list_specs(program) if re.search(options.focus, spec)]
+    listed, is_old = list_specs(program)
+    specs = [spec for spec in listed if re.search(options.focus, spec)]
     chosen = [spec for spec in specs if (rule := expected(rules, spec)) is not None and rule.word != "skip"]
     folder = Path(options.report).resolve()
     folder.mkdir(parents=True, exist_ok=True)
     kubeconfig = str(Path(options.kubeconfig).resolve()) if options.kubeconfig else ""
-    results = run_specs(program, chosen, folder, options.nodes, options.hours, kubeconfig)
+    results = run_specs(program, chosen, folder, options.nodes, options.hours, kubeconfig, is_old=is_old)
     lines, good = compare(rules, specs, results)
     (folder / "results.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     counts = {word: sum(line.startswith(word) for line in lines) for word in ("passed", "failed", "skipped", "missing")}

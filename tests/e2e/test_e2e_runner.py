@@ -13,30 +13,37 @@ from run_e2e import HERE, compare, expected, find_program, kubesched, main, read
 FAKE = """#!{python}
 import re, ssl, sys, urllib.request, yaml
 given = dict(one.lstrip("-").partition("=")[::2] for one in sys.argv[1:])
+is_old = {is_old}
 specs = ["[sig-a] good", "[sig-a] bad (1.5)", "[sig-a] known", "[sig-b] other", "[sig-c] unlisted"]
-if "list-tests" in given:
+if is_old and given.keys() & {{"list-tests", "ginkgo.no-color", "ginkgo.timeout"}}:
+    sys.exit(2)
+if "ginkgo.dryRun" in given:
+    given["ginkgo.focus"] = ""
+elif "list-tests" in given:
     print("The specs:")
     for number, spec in enumerate(specs):
         print(f"    test/e2e/a.go:{{number}}: {{spec}}")
     sys.exit()
-server = yaml.safe_load(open(given["kubeconfig"]))["clusters"][0]["cluster"]["server"]
-context = ssl._create_unverified_context()
-nodes = urllib.request.urlopen(server + "/api/v1/nodes", context=context).read().count(b'"kubernetes.io/hostname"')
+nodes = 1
+if "kubeconfig" in given:
+    server = yaml.safe_load(open(given["kubeconfig"]))["clusters"][0]["cluster"]["server"]
+    context = ssl._create_unverified_context()
+    nodes = urllib.request.urlopen(server + "/api/v1/nodes", context=context).read().count(b'"kubernetes.io/hostname"')
 with open(given["report-dir"] + "/junit_01.xml", "w") as report:
     report.write("<testsuites><testsuite>")
     for spec in specs:
-        if re.search(given["ginkgo.focus"], spec) and nodes:
+        if re.search(given["ginkgo.focus"], spec + " [Conformance]") and nodes:
             end = "<failure/>" if "good" not in spec else ""
             report.write(f'<testcase name="[It] {{spec}} [Conformance]">{{end}}</testcase>')
     report.write("</testsuite></testsuites>")
-sys.exit(1)
+sys.exit("kubeconfig" in given)
 """
 LIST = "# a list\nskip sig-b\n  needs containers\nfail known\n  it is known\npass sig-a\n"
 
 
-def fake(folder: Path) -> dict[str, str]:
+def fake(folder: Path, *, is_old: bool = False) -> dict[str, str]:
     program = folder / "e2e.test"
-    program.write_text(FAKE.format(python=sys.executable))
+    program.write_text(FAKE.format(python=sys.executable, is_old=is_old))
     program.chmod(0o755)
     (folder / "specs.txt").write_text(LIST)
     return {"KUBEBUILDER_ASSETS": str(folder)}
@@ -48,18 +55,20 @@ def test_without_the_program_one_line_says_so(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out == said
 
 
+@pytest.mark.parametrize("is_old", [False, True])
 def test_specs_run_against_a_cluster_and_results_are_compared_with_the_list(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, *, is_old: bool
 ) -> None:
-    environment = fake(tmp_path)
+    environment = fake(tmp_path, is_old=is_old)
     options = ["--nodes", "1", "--specs", str(tmp_path / "specs.txt"), "--report", str(tmp_path / "report")]
     assert main(options, environment) == 1
-    assert "failed   [sig-a] bad (1.5)  (expected: pass)\n" in capsys.readouterr().out
+    label = " [Conformance]" if is_old else ""
+    assert f"failed   [sig-a] bad (1.5){label}  (expected: pass)\n" in capsys.readouterr().out
     results = (tmp_path / "report" / "results.txt").read_text()
-    assert "passed   [sig-a] good\n" in results
-    assert "failed   [sig-a] known\n" in results
-    assert "not run  [sig-b] other  (needs containers)\n" in results
-    assert "not run  [sig-c] unlisted  (no line of specs.txt is about it)\n" in results
+    assert f"passed   [sig-a] good{label}\n" in results
+    assert f"failed   [sig-a] known{label}\n" in results
+    assert f"not run  [sig-b] other{label}  (needs containers)\n" in results
+    assert f"not run  [sig-c] unlisted{label}  (no line of specs.txt is about it)\n" in results
 
 
 def test_specs_run_against_a_given_control_plane_with_a_scheduler_and_hollow_nodes(tmp_path: Path) -> None:
@@ -108,7 +117,7 @@ def test_every_line_of_the_list_is_a_rule_and_says_why_a_spec_is_not_run() -> No
         "[sig-api-machinery] AdmissionWebhook should honor timeout [Conformance]": "skip",
         "[sig-apps] Job should manage the lifecycle of a job [Conformance]": "skip",
         "[sig-apps] CronJob should not schedule jobs when suspended [Slow] [Conformance]": "pass",
-        "[sig-apps] Deployment deployment should support proportional scaling [Conformance]": "fail",
+        "[sig-apps] Deployment deployment should support proportional scaling [Conformance]": "pass",
     }.items():
         rule = expected(rules, spec)
         assert rule is not None

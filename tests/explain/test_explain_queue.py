@@ -111,9 +111,10 @@ EVERYWHERE = {
 #: Plugin that rejects, the cluster, the rejected pod, and for each event a change that brings it.
 CASES: dict[str, tuple[list[dict[str, Any]], dict[str, Any], dict[str, Change]]] = {
     "NodeResourcesFit": (
-        [node(), pod("big", "1500m")],
+        [node(), node("m", taints=[TAINT]), pod("big", "1500m")],
         pod("new", "1800m", priority=0),
         {
+            "NodeUpdateNodeTaint": patched(NODES, "m", {"spec": {"taints": []}}),
             "PodDelete": deleted("Pod", "big"),
             "NodeAdd": created(BIGGER),
             "NodeUpdateNodeAllocatable": patched(NODES, "n", {"status": {"allocatable": {"cpu": "4"}}}, "status"),

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from http_world import APPLY, MERGE, Api, a_definition, run, served
+from http_world import APPLY, JSON_PATCH, MERGE, Api, a_definition, run, served
 
 from kubesched.api.equality import same_json
 
@@ -226,6 +226,29 @@ def test_an_update_names_the_version_that_it_replaces() -> None:
             assert (answer.status, text in answer.message) == (422, True), answer.raw
         assert (await api.put(f"{WIDGETS}/w", created)).status == 200
         assert (await api.patch(f"{WIDGETS}/w", {"spec": {"size": 6}}, type=MERGE)).status == 200
+
+    with_widgets(main)
+
+
+def test_objects_read_with_the_defaults_that_their_definition_got_later() -> None:
+    async def main(api: Api) -> None:
+        made = (await api.post(WIDGETS, widget(size=5, name="abc"))).data
+        assert "least" not in made["spec"]
+        path = f"{DEFINITIONS}/widgets.example.com"
+        fields = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties"
+        change = [
+            {"op": "add", "path": f"{fields}/least/default", "value": 3},
+            {"op": "remove", "path": f"{fields}/name"},
+        ]
+        assert (await api.patch(path, change, type=JSON_PATCH)).status == 200
+        for _ in range(100):
+            read = (await api.get(f"{WIDGETS}/w")).data
+            if "least" in read["spec"]:
+                break
+        assert (read["spec"]["least"], "name" in read["spec"]) == (3, False)
+        assert read["metadata"] == made["metadata"], "nobody has written the object"
+        listed = (await api.get(WIDGETS)).data["items"]
+        assert [one["spec"]["least"] for one in listed] == [3]
 
     with_widgets(main)
 

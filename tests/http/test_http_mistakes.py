@@ -71,6 +71,26 @@ def test_a_scale_needs_its_name() -> None:
     run(main())
 
 
+def test_the_fields_of_a_scale_are_checked() -> None:
+    async def main() -> None:
+        async with served() as api:
+            path = "/apis/apps/v1/namespaces/default/deployments"
+            assert (await api.post(path, a_deployment("x"))).status == 201
+            scale = {"metadata": {"name": "x"}, "spec": {"replicas": 2, "frog": 1}}
+            text = (
+                'Scale in version "v1" cannot be handled as a Scale: strict decoding error: unknown field "spec.frog"'
+            )
+            answer = await api.put(f"{path}/x/scale", scale, fieldValidation="Strict")
+            assert (answer.status, answer.message) == (400, text)
+            for answer in (await api.put(f"{path}/x/scale", scale), await api.patch(f"{path}/x/scale", scale)):
+                assert (answer.status, ["spec.frog" in one for one in answer.warnings]) == (200, [True])
+            for wrong in ("2", 2.5, True, 2**40):
+                answer = await api.patch(f"{path}/x/scale", {"spec": {"replicas": wrong}})
+                assert (answer.status, "spec.replicas" in answer.message) == (400, True), answer.raw
+
+    run(main())
+
+
 def test_a_review_cannot_be_a_table() -> None:
     async def main() -> None:
         async with served() as api:

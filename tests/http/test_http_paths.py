@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -27,7 +28,7 @@ REFUSED: list[tuple[str, str, str, int, str]] = [
     ("DELETE of a status", "DELETE", f"{PODS}/p/status", 405, "MethodNotAllowed"),
     ("GET of a binding", "GET", f"{PODS}/p/binding", 405, "MethodNotAllowed"),
     ("POST on the version", "POST", "/version", 405, "MethodNotAllowed"),
-    ("a log of a pod without a node", "GET", f"{PODS}/p/log", 400, "BadRequest"),
+    ("execution in a pod without a node", "GET", f"{PODS}/p/exec", 400, "BadRequest"),
     ("exec into a pod without a node", "POST", f"{PODS}/p/exec", 400, "BadRequest"),
     ("GET of a review", "GET", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", 405, "MethodNotAllowed"),
 ]
@@ -68,15 +69,59 @@ def test_a_version_without_the_kind_names_those_that_have_it(path: str, elsewher
     run(main())
 
 
-def test_a_pod_on_a_node_has_no_log_because_it_is_hollow() -> None:
+TARGET = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n1"}}
+
+
+def test_nothing_can_be_executed_in_a_pod_because_it_is_hollow() -> None:
     async def main() -> None:
         async with served() as api:
             await api.post(PODS, a_pod())
-            target = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n1"}}
-            assert (await api.post(f"{PODS}/p/binding", target)).status == 201
-            for subresource in ("log", "exec", "attach", "portforward"):
+            assert (await api.post(f"{PODS}/p/binding", TARGET)).status == 201
+            for subresource in ("exec", "attach", "portforward"):
                 answer = await api.get(f"{PODS}/p/{subresource}")
                 assert (answer.status, answer.reason) == (501, "NotImplemented")
+
+    run(main())
+
+
+def test_the_log_of_a_hollow_pod_is_empty_with_a_warning() -> None:
+    async def main() -> None:
+        async with served() as api:
+            await api.post(PODS, a_pod())
+            assert (await api.get(f"{PODS}/p/log", follow=True)).status == 204, "it has no node yet"
+            assert (await api.post(f"{PODS}/p/binding", TARGET)).status == 201
+            answer = await api.get(f"{PODS}/p/log", container="main", tailLines=10)
+            assert (answer.status, answer.raw, answer.headers["Content-Type"]) == (200, b"", "text/plain")
+            assert ["hollow" in text for text in answer.warnings] == [True]
+            assert (await api.get(f"{PODS}/p/log", container="d")).message == "container d is not valid for pod p"
+            two = {"metadata": {"name": "two"}, "spec": {"containers": [{"name": name, "image": "i"} for name in "cd"]}}
+            await api.post(PODS, two)
+            text = "a container name must be specified for pod two, choose one of: [c d]"
+            assert (await api.get(f"{PODS}/two/log")).message == text
+            assert (await api.get(f"{PODS}/none/log")).status == 404
+
+    run(main())
+
+
+@pytest.mark.parametrize("end", ["Succeeded", "deleted", "server"])
+def test_a_log_that_is_followed_ends_with_its_pod(end: str) -> None:
+    async def main() -> None:
+        async with served() as api:
+            await api.post(PODS, a_pod())
+            await api.post(f"{PODS}/p/binding", TARGET)
+            async with api.session.get(f"{api.server.url}{PODS}/p/log?follow=true") as response:
+                reading = asyncio.ensure_future(response.read())
+                await api.patch(f"{PODS}/p/status", {"status": {"phase": "Running"}})
+                assert (response.status, reading.done()) == (200, False)
+                if end == "Succeeded":
+                    await api.patch(f"{PODS}/p/status", {"status": {"phase": end}})
+                elif end == "deleted":
+                    await api.delete(f"{PODS}/p", gracePeriodSeconds=0)
+                else:
+                    await api.server.stop()
+                assert await asyncio.wait_for(reading, 30) == b""
+            if end == "Succeeded":
+                assert (await api.get(f"{PODS}/p/log", follow=True)).raw == b""
 
     run(main())
 
@@ -118,6 +163,9 @@ def test_discovery_in_the_old_form() -> None:
             assert {"apps", "batch", "resource.k8s.io", "authorization.k8s.io"} <= set(names)
             assert group["preferredVersion"]["version"] == "v1"
             assert [item["version"] for item in group["versions"]] == ["v1", "v1alpha2"]
+            hashes = {item["name"]: item.get("storageVersionHash") for item in apps["resources"]}
+            assert hashes["controllerrevisions"] == "85nkx63pcBU=", "as of a real server"
+            assert hashes["deployments/scale"] is None
             found = {item["name"]: item for item in apps["resources"]}
             assert found["deployments"]["shortNames"] == ["deploy"]
             assert found["deployments/scale"]["group"] == "autoscaling"
@@ -234,6 +282,38 @@ def test_a_free_form_kind_forbids_nothing_to_clients_that_validate_themselves() 
             assert "properties" in old["com.example.v1beta1.Widget"]
             new = (await api.get("/openapi/v3/apis/example.com/v1")).data["components"]["schemas"]
             assert set(new["com.example.v1.Widget"]["properties"]) == {"apiVersion", "kind", "metadata"}
+
+    run(main())
+
+
+def test_what_version_2_cannot_express_is_free_form_there() -> None:
+    inner = {
+        "loose": {
+            "type": "object",
+            "x-kubernetes-preserve-unknown-fields": True,
+            "properties": {"a": {"type": "string"}},
+        },
+        "maybe": {"type": "array", "nullable": True, "items": {"type": "string"}},
+        "exact": {
+            "type": "array",
+            "items": {"type": "object", "properties": {"b": {"type": "string", "not": {"enum": ["c"]}}}},
+        },
+    }
+
+    async def main() -> None:
+        async with served() as api:
+            spec = {"type": "object", "properties": inner}
+            definition = a_definition(schema={"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}})
+            assert (await api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)).status == 201
+            old = (await api.get("/openapi/v2")).data["definitions"]["com.example.v1.Widget"]["properties"]
+            assert old["spec"]["properties"] == {
+                "loose": {"x-kubernetes-preserve-unknown-fields": True},
+                "maybe": {},
+                "exact": {"type": "array", "items": {"type": "object", "properties": {"b": {"type": "string"}}}},
+            }
+            assert "APIVersion defines" in old["apiVersion"]["description"]
+            new = (await api.get("/openapi/v3/apis/example.com/v1")).data["components"]["schemas"]
+            assert new["com.example.v1.Widget"]["properties"]["spec"] == spec
 
     run(main())
 

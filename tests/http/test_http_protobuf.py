@@ -243,6 +243,12 @@ def test_protobuf_that_is_refused(raw: bytes, code: int) -> None:
     assert caught.value.code == code
 
 
+def test_an_old_client_writes_a_member_that_has_been_removed() -> None:
+    for name, held in (("", {}), ("x", {"clusterName": "x"})):
+        raw = envelope("v1", "Pod", pb(1, pb(1, "p") + pb(15, name)))
+        assert decode_protobuf(raw)["metadata"] == {"name": "p", **held}
+
+
 INSIDE: list[tuple[bytes, str]] = [
     (envelope("v1", "Pod", pb(99, "x")), "field 99 of Pod"),
     (_pod(pb(2, pb(1, "c") + pb(99, 1))), "field 99 of Container"),

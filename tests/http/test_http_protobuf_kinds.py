@@ -36,9 +36,14 @@ def _root(kind: Kind, version: str) -> tuple[str, str]:
     return api_version, full_name
 
 
+def _members(full_name: str) -> dict[int, Member]:
+    """The members of a message by number, without the one that only older clients write."""
+    return {number: one for number, one in message_table().members[full_name].items() if one.name != "clusterName"}
+
+
 def _flat(full_name: str) -> Iterator[Member]:
     """The members of the JSON object that a message becomes."""
-    for member in message_table().members[full_name].values():
+    for member in _members(full_name).values():
         yield from _flat(member.type) if member.inline else (member,)
 
 
@@ -150,7 +155,7 @@ def _value(draw: Draw, member: Member, depth: int) -> tuple[bytes | str | float,
 
 def _object(draw: Draw, full_name: str, depth: int) -> tuple[bytes, dict[str, Any]]:
     """A message with some of its members, in any order; zeros too."""
-    members = message_table().members[full_name]
+    members = _members(full_name)
     if not members or depth > _DEPTH:
         return b"", {}
     content = b""

@@ -39,6 +39,62 @@ def test_a_kind_without_behaviour_is_stored_and_discovered(version: str, plural:
     run(main())
 
 
+CONDITIONAL: list[tuple[str, str, dict[str, Any]]] = [
+    *(one for one in KINDS if one[0].startswith(("admission", "apireg"))),
+    ("coordination.k8s.io/v1", "leases", {"holderIdentity": "me"}),
+    ("policy/v1", "poddisruptionbudgets", {"minAvailable": 1}),
+    ("storage.k8s.io/v1", "csidrivers", {"attachRequired": False}),
+    ("storage.k8s.io/v1", "csinodes", {"drivers": []}),
+]
+
+
+@pytest.mark.parametrize(("version", "plural", "spec"), CONDITIONAL, ids=[plural for _, plural, _ in CONDITIONAL])
+def test_an_update_of_some_kinds_names_the_version_that_it_replaces(
+    version: str, plural: str, spec: dict[str, Any]
+) -> None:
+    async def main() -> None:
+        async with served() as api:
+            entries = {one["name"]: one for one in (await api.get(f"/apis/{version}")).data["resources"]}
+            space = "/namespaces/default" if entries[plural]["namespaced"] else ""
+            path = f"/apis/{version}{space}/{plural}"
+            made = await api.post(path, {"metadata": {"name": "x"}, "spec": spec})
+            assert made.status == 201, made.raw
+            answer = await api.put(f"{path}/x", {**made.data, "metadata": {"name": "x"}})
+            why = "metadata.resourceVersion: Invalid value: 0x0: must be specified for an update"
+            assert (answer.status, answer.message) == (
+                422,
+                f'{plural}.{version.partition("/")[0]} "x" is invalid: {why}',
+            )
+            assert (await api.put(f"{path}/x", made.data)).status == 200
+            assert (await api.patch(f"{path}/x", {"metadata": {"labels": {"a": "b"}}})).status == 200
+
+    run(main())
+
+
+def test_a_put_creates_a_runtime_class_and_a_lease_candidate() -> None:
+    bodies: dict[str, dict[str, Any]] = {
+        "/apis/node.k8s.io/v1/runtimeclasses/x": {"handler": "h"},
+        "/apis/coordination.k8s.io/v1beta1/namespaces/default/leasecandidates/x": {
+            "spec": {
+                "leaseName": "l",
+                "strategy": "OldestEmulationVersion",
+                "binaryVersion": "1.36.0",
+                "emulationVersion": "1.36.0",
+            }
+        },
+    }
+
+    async def main() -> None:
+        async with served() as api:
+            for path, body in bodies.items():
+                assert [(await api.put(path, {"metadata": {"name": "x"}, **body})).status for _ in range(2)] == [
+                    201,
+                    422,
+                ]
+
+    run(main())
+
+
 def test_discovery_lists_the_groups_of_stored_kinds_and_reviews() -> None:
     async def main() -> None:
         async with served() as api:

@@ -12,7 +12,7 @@ from typing import Any, Unpack
 import pytest
 from http_world import FakeClock, a_deployment, a_node, a_pod, a_store, run, served
 
-from kubesched.api.kinds import NODES, PODS, Kind, kind_by_plural
+from kubesched.api.kinds import JOBS, NODES, PODS, Kind, kind_by_plural
 from kubesched.api.tombstone import final_state
 from kubesched.api.wire import ApiError, ListOptions, ListPage, NotLeaderError, WatchEvent
 from kubesched.client.access import AccessError, load_kubeconfig
@@ -58,6 +58,18 @@ def test_all_verbs() -> None:
                 await client.get(PODS, "default", "p")
             assert (caught.value.code, caught.value.reason) == (404, "NotFound")
             await client.delete(_deployments(), "default", "web", uid=deployment.uid, grace_period_seconds=0)
+            job = {"spec": {"template": {"spec": {**a_pod()["spec"], "restartPolicy": "Never"}}}}
+            for policy, left in (("", ["p"]), ("Background", [])):
+                owner = await client.create(JOBS, "default", {"metadata": {"name": "j"}, **job})
+                reference = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": owner.uid}
+                pod = a_pod()
+                pod["metadata"]["ownerReferences"] = [reference]
+                await client.create(PODS, "default", pod)
+                await client.delete(JOBS, "default", "j", propagation_policy=policy)
+                api.store.settle()
+                assert [item.name for item in (await client.list(PODS)).items] == left
+                if left:
+                    await client.delete(PODS, "default", "p")
 
     run(main())
 

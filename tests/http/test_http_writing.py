@@ -473,6 +473,38 @@ def test_a_deleted_collection_orphans_or_takes_along_what_its_members_own() -> N
     run(main())
 
 
+OLD_DEFAULTS = [
+    ("/apis/batch/v1/namespaces/default/jobs", "batch/v1", "Job", 1),
+    ("/api/v1/namespaces/default/replicationcontrollers", "v1", "ReplicationController", 0),
+    ("/apis/apps/v1/namespaces/default/replicasets", "apps/v1", "ReplicaSet", None),
+]
+
+
+@pytest.mark.parametrize(("path", "version", "kind", "warnings"), OLD_DEFAULTS, ids=[row[2] for row in OLD_DEFAULTS])
+def test_pods_of_jobs_and_replication_controllers_stay_by_default(
+    path: str, version: str, kind: str, warnings: int | None
+) -> None:
+    async def main() -> None:
+        async with served() as api:
+            for options, stays in (({}, warnings is not None), ({"propagationPolicy": "Background"}, False)):
+                pod = a_pod("child", labels={"a": "b"})
+                pod["spec"] = {**pod["spec"], **({"restartPolicy": "Never"} if kind == "Job" else {})}
+                selector = {"selector": {"matchLabels": {"a": "b"}}} if kind == "ReplicaSet" else {}
+                template = {"metadata": {"labels": {"a": "b"}}, "spec": pod["spec"]}
+                owner = await api.post(path, {"metadata": {"name": "x"}, "spec": {"template": template, **selector}})
+                reference = {"apiVersion": version, "kind": kind, "name": "x", "uid": owner.data["metadata"]["uid"]}
+                pod["metadata"]["ownerReferences"] = [reference]
+                assert (await api.post(PODS, pod)).status == 201
+                answer = await api.delete(f"{path}/x", **options)
+                assert (answer.status, len(answer.warnings)) == (200, 0 if options else warnings or 0)
+                api.store.settle()
+                assert len((await api.get(PODS)).data["items"]) == stays
+                await api.delete(f"{PODS}/child")
+                assert (await api.get(f"{path}/x")).status == 404
+
+    run(main())
+
+
 def test_namespaces_are_deleted_one_by_one() -> None:
     async def main() -> None:
         async with served() as api:
@@ -702,6 +734,20 @@ def test_what_a_kubelet_leaves_out_of_its_node_is_there_though_empty() -> None:
             status = {**a_node()["status"], "nodeInfo": {"kubeletVersion": "v1.36.0"}}
             info = (await api.post("/api/v1/nodes", a_node(status=status))).data["status"]["nodeInfo"]
             assert (info["kubeletVersion"], info["bootID"], info["osImage"]) == ("v1.36.0", "", "")
+
+    run(main())
+
+
+def test_an_extended_resource_that_is_added_to_a_node_can_be_allocated() -> None:
+    async def main() -> None:
+        async with served() as api:
+            assert (await api.post("/api/v1/nodes", a_node(status={"capacity": {"cpu": "4"}}))).status == 201
+            added = {"status": {"capacity": {"example.com/foo": "5"}}}
+            status = (await api.patch("/api/v1/nodes/n1/status", added)).data["status"]
+            assert status["allocatable"] == {"cpu": "4", "example.com/foo": "5"}
+            fewer = {"status": {"allocatable": {"example.com/foo": "3"}}}
+            status = (await api.patch("/api/v1/nodes/n1/status", fewer)).data["status"]
+            assert status["allocatable"] == {"cpu": "4", "example.com/foo": "3"}
 
     run(main())
 

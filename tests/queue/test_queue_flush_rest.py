@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import islice
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -12,7 +13,8 @@ from builders import a_pod, info
 from kubesched.lab.simulate.run.virtual_time import VirtualClock, run_virtual
 from kubesched.scheduler.framework.metrics import GaugeValue
 from kubesched.scheduler.framework.queued import QueuedPodInfo
-from kubesched.scheduler.queue.flushing import MOST_AT_ONCE, FlushLoops
+from kubesched.scheduler.queue.flushing import FlushLoops
+from kubesched.scheduler.queue.leftovers import MOST_AT_ONCE
 from kubesched.scheduler.queue.slices import Slices
 from kubesched.scheduler.queue.unschedulable import UnschedulablePods
 
@@ -100,7 +102,7 @@ def test_many_pods_that_waited_too_long_are_flushed_in_parts_and_gated_ones_do_n
         queues = SimpleNamespace(unschedulable=pods, backoff=Waiting())
 
         def flush() -> None:
-            old = [key for key, record in pods.older_than(clock.now(), 300.0, MOST_AT_ONCE) if not record.gated]
+            old = [parked.key for parked in islice(pods.overdue(clock.now(), 300.0), MOST_AT_ONCE)]
             if old:
                 seen.append((loop.time(), len(old)))
             for key in old:

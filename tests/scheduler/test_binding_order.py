@@ -11,6 +11,7 @@ from harness import World, a_pod, play, server_error
 from recording import Answers, a_recorder, holder
 
 from kubesched.cluster.store.faults import connection_lost
+from kubesched.scheduler.core import binding
 from kubesched.scheduler.framework.status import Status
 
 TO_PERMIT = ["A.pre_filter", "A.filter", "A.filter", "A.pre_score", "A.score", "A.score", "A.reserve", "A.permit"]
@@ -424,3 +425,50 @@ def test_a_pod_called_off_in_pre_bind_is_undone_and_tried_again() -> None:
         assert diary.diary.count("A.unreserve") == 1
 
     play(scenario, plugins=[holder(diary, "A", "reserve", "unreserve", "pre_bind")])
+
+
+def test_decisions_wait_for_answers_so_that_a_late_pod_of_high_priority_goes_ahead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(binding, "MOST_UNANSWERED", 8)
+    most = 8 + 32  # a turn of the event loop is not broken off
+
+    async def scenario(world: World) -> None:
+        world.nodes(1, cpu="100")
+        world.faults.delay("bind", 1.0)
+        names = [f"p{number:03}" for number in range(100)]
+        world.create(*(a_pod(name, "10m") for name in names))
+        await world.sleep(0.5)
+        assert 8 <= len(world.scheduler.cache.assumed) <= most
+        world.create(a_pod("urgent", "10m", priority=1000))
+        await world.settle()
+        bound = [key.removeprefix("default/") for _, key, _, _ in world.binds]
+        assert bound.index("urgent") <= most
+        bound.remove("urgent")
+        assert bound == names
+
+    play(scenario, believe_priority=True)
+
+
+def test_pods_in_pre_bind_hold_back_no_decision(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pod in PreBind, or on Permit, may wait for one that is still queued."""
+    monkeypatch.setattr(binding, "MOST_UNANSWERED", 1)
+    here: list[str] = []
+
+    async def scenario(world: World) -> None:
+        all_here = asyncio.Event()
+
+        async def pre_bind(_: Any, pod: Any, node_name: str) -> None:
+            here.append(pod.name)
+            if len(here) == 50:
+                all_here.set()
+            await all_here.wait()
+
+        diary.answers["pre_bind"] = pre_bind
+        world.nodes(1, cpu="100")
+        world.create(*(a_pod(f"p{number:03}", "10m") for number in range(50)))
+        await world.settle()
+        assert len(world.binds) == 50
+
+    diary = Answers()
+    play(scenario, plugins=[holder(diary, "Meeting", "pre_bind")])

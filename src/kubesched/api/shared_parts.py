@@ -36,7 +36,7 @@ _CONDITION: Final = 256
 _ON_NODE: Final = b'{"nodeName":"'
 #: The first pod seen of each owner, and the conditions of pods.
 _models: Kept[str, Pod] = Kept(_MOST_BYTES)
-_conditions: Kept[tuple[PodCondition, ...], tuple[PodCondition, ...]] = Kept(_MOST_TIMED)
+_conditions: Kept[tuple[PodCondition, ...], tuple[PodCondition, ...]] = Kept(_MOST_TIMED, is_timed=True)
 #: Labels of objects, each as one shared dict.
 _labels: Kept[tuple[tuple[str, str], ...], dict[str, str]] = Kept(_MOST_BYTES)
 
@@ -55,9 +55,9 @@ T = TypeVar("T")
 class _Sections(Generic[T]):
     """Decoded sections, each made once. The key is the text that determines the section."""
 
-    def __init__(self, type_: type[T], most_bytes: int) -> None:
+    def __init__(self, type_: type[T], most_bytes: int, *, is_timed: bool = False) -> None:
         self._decode = msgspec.json.Decoder(type_).decode
-        self._known: Kept[bytes, T] = Kept(most_bytes)
+        self._known: Kept[bytes, T] = Kept(most_bytes, is_timed=is_timed)
 
     def get(self, text: bytes) -> T | None:
         return self._known.get(text)
@@ -77,8 +77,8 @@ class _Sections(Generic[T]):
 _shell: Final = msgspec.json.Decoder(_Shell).decode
 #: Specs by their text without the node; metadata and status by texts without the parts that differ from pod to pod.
 _specs: Final = _Sections(PodSpec, _MOST_BYTES)
-_metadata: Final = _Sections(ObjectMeta, _MOST_TIMED)
-_statuses: Final = _Sections(PodStatus, _MOST_TIMED)
+_metadata: Final = _Sections(ObjectMeta, _MOST_TIMED, is_timed=True)
+_statuses: Final = _Sections(PodStatus, _MOST_TIMED, is_timed=True)
 
 
 def shared_labels(labels: dict[str, str]) -> dict[str, str]:

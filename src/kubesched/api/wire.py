@@ -265,10 +265,14 @@ class PatchOptions(TypedDict, total=False):
 
 
 class DeleteOptions(TypedDict, total=False):
-    """Options of a deletion. ``uid`` is a precondition; ``grace_period_seconds`` replaces the object's own."""
+    """Options of a deletion. ``uid`` is a precondition; ``grace_period_seconds`` replaces the object's own.
+
+    An empty ``propagation_policy`` stands for the default of the kind.
+    """
 
     uid: str
     grace_period_seconds: int | None
+    propagation_policy: str
 
 
 class Transport(Protocol):

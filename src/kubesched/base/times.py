@@ -96,7 +96,7 @@ def parse_time(text: str) -> float:
     return moment.timestamp()
 
 
-@remembered(8 << 20)
+@remembered(8 << 20, is_timed=True)
 def cached_time(text: str) -> float | None:
     """Parse a timestamp like :func:`parse_time`, for texts that recur. None if the text is not a timestamp."""
     try:

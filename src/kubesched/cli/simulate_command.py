@@ -89,13 +89,7 @@ def run(options: argparse.Namespace) -> int:
             page.write(render_html(result, title).encode(errors="backslashreplace"))
         for name, path, file in tables:
             write_table(table(result, name), path, file)
-    for remark in result.warnings:
-        if remark not in registry.problems:  # the registry's problems were printed when plugins were loaded
-            warn(remark)
-    if options.output == "table":
-        print_lines(render_table(result, wide=options.wide, width=terminal_width()))
-    else:
-        write(render_json(result) if options.output == "json" else render_yaml(result))
+    _show(result, registry.problems, options)
     _check_result(result)
     if result.explanation is not None and result.explanation.absent:
         absent = ", ".join(result.explanation.absent)
@@ -103,6 +97,17 @@ def run(options: argparse.Namespace) -> int:
             f"--explain {absent}: no such pod is in the cluster at the end, nor a pod group, and none was evicted"
         )
     return 0
+
+
+def _show(result: Result, said: Sequence[str], options: argparse.Namespace) -> None:
+    """Print the result and its remarks, without those that were ``said`` when plugins were loaded."""
+    for remark in result.warnings:
+        if remark not in said:
+            warn(remark)
+    if options.output == "table":
+        print_lines(render_table(result, wide=options.wide, width=terminal_width()))
+    else:
+        write(render_json(result) if options.output == "json" else render_yaml(result))
 
 
 def _save_cluster(store: Store, collected: CollectedAnnotations, options: argparse.Namespace) -> list[str]:

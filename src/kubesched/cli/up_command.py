@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, nullcontext
 from datetime import timedelta
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -173,11 +174,12 @@ async def _save(store: Store, server: HttpServer, options: argparse.Namespace) -
 
 async def _expire_events(store: Store) -> None:
     """Remove expired events even when no new ones arrive, and release unused memory."""
+    turns = count()
     while True:
         if store.expire_events():
             await asyncio.sleep(0)
             continue
-        give_back(store)
+        give_back(store, seconds=next(turns) * _EXPIRY_SECONDS)
         await asyncio.sleep(_EXPIRY_SECONDS)
 
 

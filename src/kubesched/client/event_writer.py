@@ -19,7 +19,6 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import takewhile
 from random import Random
 from typing import Any, ClassVar, Final, TypeAlias
@@ -52,6 +51,8 @@ _COMBINE_SECONDS: Final = 600.0
 _COMBINED: Final = "(combined from similar events): "
 _BURST: Final = 25.0
 _REFILL_SECONDS: Final = 300.0
+#: Seconds without an event after which an object has all its tokens again, and no messages are combined.
+_FRESH_SECONDS: Final = max(_BURST * _REFILL_SECONDS, _COMBINE_SECONDS)
 #: Most events that a writer keeps unless it is told otherwise, and most objects whose floods are limited at one time. Upstream's
 #: recorders of core/v1 events have these bounds.
 _LEAST_RECENT: Final = 4096
@@ -241,6 +242,8 @@ class _Subject:
 
     at: float = 0.0
     tokens: float = _BURST
+    #: Time of the last event, also of one that was not sent.
+    used: float = 0.0
     #: For each type and reason: the time of the last event, and the messages that were not combined.
     groups: dict[tuple[str, str], tuple[float, set[str]]] = field(default_factory=dict)
 
@@ -262,12 +265,24 @@ class Counts(Counting):
     expected = frozenset({403, 404})
 
     def __init__(self) -> None:
-        #: By component and UID. The least recently used subject is forgotten first. A forgotten subject begins with all
-        #: its tokens again.
-        self._subject = lru_cache(_LEAST_RECENT)(lambda component, uid: _Subject())
+        #: By component and UID, the least recently used first. A forgotten subject begins with all its tokens again.
+        self._subjects: OrderedDict[tuple[str, str], _Subject] = OrderedDict()
+
+    def _subject(self, event: Key, time: float) -> _Subject:
+        """Return the subject of an event. Forget subjects whose limits are back at their beginning, or that are too many."""
+        subjects, key = self._subjects, (event.controller, event.regarding.uid)
+        subject = subjects.get(key)
+        if subject is None:
+            subject = subjects[key] = _Subject()
+        else:
+            subjects.move_to_end(key)
+        subject.used = time
+        while len(subjects) > _LEAST_RECENT or time - next(iter(subjects.values())).used > _FRESH_SECONDS:
+            subjects.popitem(last=False)
+        return subject
 
     def identify(self, event: Key, note: str, time: float) -> tuple[Key, str]:
-        groups = self._subject(event.controller, event.regarding.uid).groups
+        groups = self._subject(event, time).groups
         last, messages = groups.get((event.type, event.reason), (time, set()))
         if time - last > _COMBINE_SECONDS:
             messages = set()
@@ -280,7 +295,7 @@ class Counts(Counting):
         return replace(event, regarding=replace(event.regarding, resource_version=""), text=text), note
 
     def is_due(self, entry: Entry, time: float) -> bool:
-        subject = self._subject(entry.key.controller, entry.key.regarding.uid)
+        subject = self._subject(entry.key, time)
         subject.tokens = min(_BURST, subject.tokens + max(0.0, time - subject.at) / _REFILL_SECONDS)
         subject.at = time
         if subject.tokens < 1.0:

@@ -433,6 +433,8 @@ class HttpTransport:
             body["preconditions"] = {"uid": options["uid"]}
         if options.get("grace_period_seconds") is not None:
             body["gracePeriodSeconds"] = options["grace_period_seconds"]
+        if options.get("propagation_policy"):
+            body["propagationPolicy"] = options["propagation_policy"]
         await self._request("DELETE", _path(kind, namespace, name), body=body if len(body) > 2 else None)
 
     async def bind(self, namespace: str, name: str, uid: str, node_name: str) -> None:

@@ -50,9 +50,7 @@ class Pace:
         try:
             await turn
         except asyncio.CancelledError:
-            if turn.cancelled():
-                self._waiting.remove(turn)
-            else:
+            if not turn.cancelled():  # a cancelled one is passed over
                 self._leave()  # the place was given away in the same turn of the loop
             raise
         return self._round

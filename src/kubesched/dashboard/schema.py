@@ -511,7 +511,8 @@ class Outcome(_Struct, frozen=True, kw_only=True):
     """Answer to a question: what would have happened once everything is quiet again.
 
     Lists have the first of their kind, ``counts`` has the numbers: ``moved``, ``placed``, ``pending``, ``evicted``, ``lost``. ``remarks`` say what could
-    not be done or was left out. ``nodes`` are the nodes afterwards, for the map.
+    not be done or was left out. ``nodes`` are the nodes afterwards, for the map. A pod that is there now is listed as ``namespace/name``; one
+    that is made by the changes, as ``new pod of Deployment web in namespace shop``, once for each.
     """
 
     #: The changes in words.

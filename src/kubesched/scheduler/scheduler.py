@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from typing import Any, Final
 
 from kubesched.api.kinds import POD_GROUPS
@@ -42,6 +42,7 @@ from .extenders.lane import ExtenderLane
 from .extenders.support import ExtenderRejections, checked_extenders, connect_extenders
 from .first_lists import FirstLists
 from .framework.enqueue import queueing_hints
+from .framework.failures import PluginFailedError
 from .framework.group_reading import GroupReader
 from .framework.holding import Holder
 from .framework.metrics import SchedulerMetrics
@@ -50,6 +51,7 @@ from .framework.registry import Registry
 from .handlers import watch
 from .informers import Informers
 from .nodes.pod_groups import PodGroupStates
+from .nodes.podinfo import PodInfo
 from .queue import SchedulingQueue
 from .queue.order import order_of
 from .queue.queueing_hints import Registrations
@@ -229,7 +231,19 @@ class Scheduler:
             is_apart=self._is_apart if self.extenders else None,
             pop_from_backoff=gates.enabled("SchedulerPopFromBackoffQ"),
             groups=self.groups is not None,
+            kind_of=self._kind_of,
         )
+
+    def _kind_of(self, pod: PodInfo) -> Hashable | None:
+        """Return the signature of a pod if it decides alone whether a node passes the filters, else None."""
+        profile = self.profiles.get(pod.spec.scheduler_name)
+        try:
+            asked = profile.search.ask(pod) if profile is not None else None
+        except PluginFailedError:
+            return None
+        if asked is None or asked.plan.unsigned.filters or asked.plan.unsigned.pre_filters:
+            return None
+        return asked.signature
 
     def _is_apart(self, record: QueuedPodInfo) -> bool:
         """Return True if extenders have to be awaited for a pod on its own; a group's cycle awaits them itself."""
@@ -293,6 +307,8 @@ class Scheduler:
                 left -= 1
                 queued = pop_nowait() if left > 0 and loop.time() < ends else None
             await asyncio.sleep(0)
+            if self.bindings.is_behind:
+                await self.bindings.catch_up()
 
     async def stop(self) -> None:
         """Close the queue, stop the informers, let bindings finish, close extenders and plugins.

@@ -1,6 +1,6 @@
 /** Explanations: documents of `kubesched explain`, in the words that the terminal has for them. */
 
-import type { Alternative, Explanation, NotCreated, ObstacleReport, Pending, PodGroupReport, PreemptionReport, QueueState, Reason } from "../api";
+import type { Alternative, Explanation, NotCreated, ObstacleReport, Pending, PodGroupReport, PreemptionReport, QueueState, Reason, Turn } from "../api";
 import { count, counted, duration, moment } from "../format";
 import { NodeLink, PodLink, WorkloadLink } from "../parts";
 import { Placement } from "./placement";
@@ -251,11 +251,8 @@ function Missing({ one }: { one: NotCreated }) {
   );
 }
 
-/** Another node than the pod's own: why it lost, and what would have turned that. */
-export function Other({ other, own }: { other: Alternative; own: string }) {
-  const points = Object.entries(other.differences)
-    .map(([plugin, value]) => `${plugin} ${value > 0 ? "+" : ""}${value}`)
-    .join(", ");
+/** Another node than the pod's own: why it was not chosen, and after which changes it would be. `weights` are the present ones by plugin. */
+export function Other({ other, own, weights = {} }: { other: Alternative; own: string; weights?: Record<string, number> }) {
   if (!other.fits)
     return (
       <article class="other" data-testid="alternative">
@@ -273,21 +270,56 @@ export function Other({ other, own }: { other: Alternative; own: string }) {
       </article>
     );
   const lost = other.lostBy;
+  const points = Object.entries(other.differences).map(([plugin, value]) => `${plugin} gives ${value > 0 ? own : other.node} ${count(Math.abs(value))} more`);
   return (
     <article class="other" data-testid="alternative">
       <p>
         <NodeLink node={other.node} />{" "}
-        {lost === null ? `fits, with a total of ${other.total}` : lost > 0 ? `lost against ${own} by ${lost}` : lost < 0 ? `is ahead of ${own} now by ${-lost}` : `is as good as ${own}`}
-        {points && `: ${points}`}
+        {lost === null
+          ? `fits, with a total of ${other.total}`
+          : lost > 0
+            ? `has ${counted(lost, "point")} less than ${own}`
+            : lost < 0
+              ? `has ${counted(-lost, "point")} more than ${own} now`
+              : `has as many points as ${own}`}
+        {points.length > 0 && `: ${points.join("; ")}`}
       </p>
       {other.turns.length > 0 && (
-        <ul class="hints">
-          {other.turns.map((turn) => (
-            <li key={turn.text}>{turn.text}</li>
-          ))}
-        </ul>
+        <>
+          <p class="dim">{other.turns.length > 1 ? "Each of these changes alone is enough for it to be chosen:" : "This change is enough for it to be chosen:"}</p>
+          <ul class="hints" data-testid="turns">
+            {other.turns.map((turn) => (
+              <li key={turn.text}>
+                <TurnWords turn={turn} node={other.node} now={weights[turn.plugin]} />
+              </li>
+            ))}
+          </ul>
+        </>
       )}
     </article>
+  );
+}
+
+/** Change after which another node is chosen. `now` is the plugin's present weight. */
+function TurnWords({ turn, node, now }: { turn: Turn; node: string; now: number | undefined }) {
+  if (turn.kind === "evictions")
+    return (
+      <>
+        {turn.pods.length > 1 ? "these pods leave" : "this pod leaves"} {node}:{" "}
+        {turn.pods.map((pod, at) => (
+          <span key={pod}>
+            {at ? ", " : ""}
+            <PodLink pod={pod} />
+          </span>
+        ))}
+      </>
+    );
+  if (!turn.weight) return <>the scores of the plugin {turn.plugin} are switched off in the scheduler's configuration</>;
+  return (
+    <>
+      the plugin {turn.plugin} has the weight {count(turn.weight)}
+      {now !== undefined && ` instead of ${count(now)}`} in the scheduler's configuration
+    </>
   );
 }
 

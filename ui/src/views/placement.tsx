@@ -1,4 +1,4 @@
-/** Why a pod is on its node: scores of the best nodes by plugin, as bars, and what would have turned the choice. */
+/** Why a pod is on its node: scores of the best nodes by plugin, as bars, and when another node would be chosen. */
 
 import type { NodeScore, Placed } from "../api";
 import { count, counted, moment } from "../format";
@@ -36,9 +36,9 @@ export function Placement({ one }: { one: Placed }) {
       {one.problems.length > 0 && <h3>It would be rejected here now</h3>}
       <Obstacles list={one.problems} of={0} />
       {one.best.length > 0 && <Scores best={one.best} own={one.node} />}
-      {one.alternatives.length > 0 && <h3>What would have turned it</h3>}
+      {one.alternatives.length > 0 && <h3>When another node would be chosen</h3>}
       {one.alternatives.map((other) => (
-        <Other key={other.node} other={other} own={one.node} />
+        <Other key={other.node} other={other} own={one.node} weights={Object.fromEntries(one.best[0]?.scores.map((each) => [each.plugin, each.weight]) ?? [])} />
       ))}
       {one.reasons.length > 0 && (
         <>

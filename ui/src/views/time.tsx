@@ -39,8 +39,8 @@ export function TimeView() {
       )}
       {found.every((each) => each.loaded) && !charts.length && <p class="dim empty">There are no figures yet.</p>}
       {!found.every((each) => each.loaded || each.error) && (
-        <p class="dim" aria-busy="true">
-          Loading the figures…
+        <p class="dim" role="status" aria-busy="true" data-testid="loading">
+          <span class="spinner" aria-hidden="true" /> {charts.length ? "Loading the earlier figures…" : "Loading the figures…"}
         </p>
       )}
       <div class="charts">

@@ -177,14 +177,20 @@ function points(before: number | undefined, after: number | undefined): string {
 function Listed({ title, list, pods = false, total, open = false }: { title: string; list: string[]; pods?: boolean; total?: number | undefined; open?: boolean }) {
   if (!list.length) return null;
   const all = Math.max(total ?? 0, list.length);
+  // New pods of a workload have no names, so many lines are the same.
+  const times = new Map<string, number>();
+  for (const each of list) times.set(each, (times.get(each) ?? 0) + 1);
   return (
     <details open={open}>
       <summary>
         {title}: {count(all)}
       </summary>
       <ul class="plain">
-        {list.map((each) => (
-          <li key={each}>{pods ? <PodLink pod={each} /> : each}</li>
+        {[...times].map(([each, number]) => (
+          <li key={each}>
+            {number > 1 && `${count(number)} × `}
+            {pods ? <PodLink pod={each} /> : each}
+          </li>
         ))}
       </ul>
       {all > list.length && <p class="dim">and {counted(all - list.length, "more")}</p>}

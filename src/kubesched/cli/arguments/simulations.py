@@ -190,6 +190,17 @@ Exit code: 0 even if pods are pending; 1 if the input cannot be used, or a named
         metavar="TEXT",
         help="explain this message of a scheduler, from an event or a condition, instead of pods; -: standard input",
     )
+    _live_scheduler(parser)
+    real_cluster(parser, "read this cluster")
+    start_from(parser)
+    manifests(parser)
+    scheduler_setup(parser)
+    parser.add_argument("-o", "--output", choices=("text", "wide", "json", "yaml"), default="text")
+    parser.add_argument("--wide", action="store_true", help="like -o wide: show everything, however much it is")
+    quiet(parser, "no progress bar")
+
+
+def _live_scheduler(parser: argparse.ArgumentParser) -> None:
     server = parser.add_argument_group("a live scheduler")
     server.add_argument(
         "--server",
@@ -208,13 +219,6 @@ Exit code: 0 even if pods are pending; 1 if the input cannot be used, or a named
         default=300.0,
         help="give up when the whole answer takes longer (default: 5m)",
     )
-    real_cluster(parser, "read this cluster")
-    start_from(parser)
-    manifests(parser)
-    scheduler_setup(parser)
-    parser.add_argument("-o", "--output", choices=("text", "wide", "json", "yaml"), default="text")
-    parser.add_argument("--wide", action="store_true", help="like -o wide: show everything, however much it is")
-    quiet(parser, "no progress bar")
 
 
 def decisions(parser: argparse.ArgumentParser) -> None:

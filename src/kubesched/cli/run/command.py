@@ -14,20 +14,17 @@ import os
 import platform
 import random
 import signal
-import socket
 import sys
-import uuid
 from asyncio import sslproto
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
 from kubesched import __version__
 from kubesched.api.kinds import kind_by_plural
+from kubesched.api.types import Pod
 from kubesched.api.wire import ApiError
 from kubesched.base.collector import collector_paused
 from kubesched.base.hosts import loopback_listener
@@ -38,7 +35,7 @@ from kubesched.base.whole_file import write_file
 from kubesched.client.access import AccessError, ClusterAccess, load_access
 from kubesched.client.candidate import LeaseCandidate
 from kubesched.client.http import HttpTransport
-from kubesched.client.lease import LeaderElector, LeaseConfig, LeaseError
+from kubesched.client.lease import LeaderElector, LeaseError
 from kubesched.client.port import ApiPort
 from kubesched.explain.watchers import Watchers
 from kubesched.scheduler.config import (
@@ -46,7 +43,6 @@ from kubesched.scheduler.config import (
     ConfigError,
     FeatureGates,
     KubeSchedulerConfiguration,
-    Plugin,
     dump_config,
     dump_yaml,
 )
@@ -58,6 +54,8 @@ from kubesched.scheduler.loading import register_retired
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.scheduler.server import (
     AuthorizationOptions,
+    Exposition,
+    HealthChecks,
     Pages,
     PodResources,
     ProcessMetrics,
@@ -72,11 +70,11 @@ from ..busy_plugins import watch_busy_plugins
 from ..console import write
 from ..interrupts import add_signal_handler, run_loop
 from ..loading import load_registry
-from .connections import BUILD_INFO, KUBERNETES_VERSION, Connections
+from .connections import BUILD_INFO, KUBERNETES_VERSION, Connections, lease_of
 from .flags import FLAG_SET
 from .flagset import FlagError, Flags
 from .logs import VModule, configure, level_of, with_pairs
-from .options import OptionsError, RunOptions, options_of, vmodule_of
+from .options import OptionsError, RunOptions, default_plugins, options_of, vmodule_of, with_plugins
 from .serving import authentication_of, exposition_of, serving_of
 
 if TYPE_CHECKING:
@@ -170,6 +168,7 @@ class _Process:
         self._leading = False
         self._synced = False
         self._stack = AsyncExitStack()
+        self._scheduler: Scheduler | None = None
 
     async def run(self) -> int:
         self._handle_signals()
@@ -180,10 +179,10 @@ class _Process:
             _log.log(level_of(1), 'FLAG: --%s="%s"', name, text)
         for warning in options.warnings:
             _log.warning("%s", warning)
-        if missing := sorted(_default_plugins(options.config) - registry.keys()):
+        if missing := sorted(default_plugins(options.config) - registry.keys()):
             _log.warning("kubesched lacks plugins of kube-scheduler's default profile: %s", ", ".join(missing))
         register_retired(registry, options.retired)
-        config = _with_plugins(options.config, self._flags["enable-plugin"], registry)
+        config = with_plugins(options.config, self._flags["enable-plugin"], registry)
         async with self._stack:
             return await self._serve(config, options, registry, logs)
 
@@ -194,7 +193,7 @@ class _Process:
     ) -> int:
         flags, gates = self._flags, options.gates
         access = await load_access(config.client_connection.kubeconfig, flags["master"])
-        lease = _lease(config, coordinated=gates.enabled("CoordinatedLeaderElection"))
+        lease = lease_of(config, coordinated=gates.enabled("CoordinatedLeaderElection"))
         if lease is not None:
             lease.check()
         process_metrics = ProcessMetrics(gates, BUILD_INFO)
@@ -207,29 +206,17 @@ class _Process:
         elector, candidate = (None, None) if lease is None else connections.election(config, lease)
         if elector is not None:
             process_metrics.follow_election(elector)
-        # The listener is opened before the scheduler is built, so that an address in use is reported first.
-        scheduler: Scheduler | None = None
         watchers, dashboard = self._watchers(), self._dashboard(access)
-        pages = Pages(
-            exposition_of(flags, process_metrics, scheduler_metrics),
-            scheduler_checks(
-                stopping=self._stop.is_set,
-                handlers_synced=lambda: self._synced,
-                missing_lists=lambda: scheduler.first_lists.missing() if scheduler is not None else (),
-                leader_election=election_check(elector, lease) if elector is not None and lease is not None else None,
-                informers_not_started=_not_synced(candidate) if candidate is not None else None,
-            ),
-            PodResources(
-                lambda: scheduler.informers.pods.values() if scheduler is not None else (), lambda: self._leading
-            ),
-            configz=lambda: dump_config(config),
-            flags=flags.texts if gates.enabled("ComponentFlagz") else None,
-            versions=(KUBERNETES_VERSION, "1.36") if gates.enabled("ComponentStatusz") else None,
-            profiling=config.enable_profiling,
-            set_verbosity=logs.set_verbosity,
-            added=watchers.pages,
-            sites={"ui": dashboard.site.answer} if dashboard is not None else {},
+        checks = scheduler_checks(
+            stopping=self._stop.is_set,
+            handlers_synced=lambda: self._synced,
+            missing_lists=lambda: self._scheduler.first_lists.missing() if self._scheduler is not None else (),
+            leader_election=election_check(elector, lease) if elector is not None and lease is not None else None,
+            informers_not_started=_not_synced(candidate) if candidate is not None else None,
         )
+        exposition = exposition_of(flags, process_metrics, scheduler_metrics)
+        pages = self._pages(config, gates, logs, exposition, checks, watchers, dashboard)
+        # The listener is opened before the scheduler is built, so that an address in use is reported first.
         server = await self._server(pages, process_metrics, connections, gates)
         if server is not None:
             server.bind()
@@ -238,7 +225,7 @@ class _Process:
             await dashboard.start()
             dashboard.announce()
             self._stack.push_async_callback(dashboard.stop)
-        scheduler = Scheduler(
+        scheduler = self._scheduler = Scheduler(
             config,
             registry,
             port,
@@ -400,6 +387,32 @@ class _Process:
             warn=lambda text: _log.warning("%s", text),
         )
 
+    def _pages(
+        self,
+        config: KubeSchedulerConfiguration,
+        gates: FeatureGates,
+        logs: VModule,
+        exposition: Exposition,
+        checks: HealthChecks,
+        watchers: Watchers,
+        dashboard: LiveDashboard | None,
+    ) -> Pages:
+        def pods() -> Collection[Pod]:
+            return self._scheduler.informers.pods.values() if self._scheduler is not None else ()
+
+        return Pages(
+            exposition,
+            checks,
+            PodResources(pods, lambda: self._leading),
+            configz=lambda: dump_config(config),
+            flags=self._flags.texts if gates.enabled("ComponentFlagz") else None,
+            versions=(KUBERNETES_VERSION, "1.36") if gates.enabled("ComponentStatusz") else None,
+            profiling=config.enable_profiling,
+            set_verbosity=logs.set_verbosity,
+            added=watchers.pages,
+            sites={"ui": dashboard.site.answer} if dashboard is not None else {},
+        )
+
     def _remarks(self) -> list[str]:
         """Return what people at the dashboard should know of this replica now."""
         if not self._synced:
@@ -456,51 +469,6 @@ def _configure_logs(flags: Flags) -> VModule:
         verbosity=flags["v"],
         vmodule=vmodule_of(flags),
         split=flags["log-json-split-stream"] or flags["log-text-split-stream"],
-    )
-
-
-def _default_plugins(config: KubeSchedulerConfiguration) -> set[str]:
-    """Return the in-tree plugins that some profile has by default."""
-    return {
-        plugin.name
-        for profile in config.profiles
-        for plugin in profile.plugins.multi_point.enabled
-        if plugin.name in IN_TREE
-    }
-
-
-def _with_plugins(
-    config: KubeSchedulerConfiguration, names: Sequence[str], registry: Registry
-) -> KubeSchedulerConfiguration:
-    """Enable these plugins in every profile, at all their points, after the present ones."""
-    for name in names:
-        if name not in registry:
-            raise PluginError(f"--enable-plugin {name}: there is no plugin of that name; load it with --plugin-module")
-    if not names:
-        return config
-    profiles = []
-    for profile in config.profiles:
-        points = profile.plugins.multi_point
-        known = {plugin.name for plugin in points.enabled}
-        more = tuple(Plugin(name) for name in names if name not in known)
-        points = msgspec.structs.replace(points, enabled=points.enabled + more)
-        plugins = msgspec.structs.replace(profile.plugins, multi_point=points)
-        profiles.append(msgspec.structs.replace(profile, plugins=plugins))
-    return msgspec.structs.replace(config, profiles=tuple(profiles))
-
-
-def _lease(config: KubeSchedulerConfiguration, *, coordinated: bool) -> LeaseConfig | None:
-    election = config.leader_election
-    if not election.leader_elect:
-        return None
-    return LeaseConfig(
-        identity=f"{socket.gethostname()}_{uuid.uuid4()}",
-        namespace=election.resource_namespace,
-        name=election.resource_name,
-        lease_duration=election.lease_duration.seconds,
-        renew_deadline=election.renew_deadline.seconds,
-        retry_period=election.retry_period.seconds,
-        coordinated=coordinated,
     )
 
 

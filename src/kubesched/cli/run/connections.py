@@ -7,6 +7,7 @@ import platform
 import random
 import socket
 import sys
+import uuid
 from contextlib import AsyncExitStack
 from typing import Any, Final
 
@@ -23,7 +24,7 @@ from kubesched.client.port import ApiPort
 from kubesched.scheduler.config import KubeSchedulerConfiguration
 from kubesched.scheduler.server.process_metrics import RequestMetrics
 
-__all__ = ["BUILD_INFO", "KUBERNETES_VERSION", "Connections"]
+__all__ = ["BUILD_INFO", "KUBERNETES_VERSION", "Connections", "lease_of"]
 
 #: Kubernetes version whose scheduler this program corresponds to, as ``--version`` prints it.
 KUBERNETES_VERSION: Final = "v1.36.0"
@@ -127,3 +128,19 @@ class Connections:
         transport = HttpTransport.connect(access, user_agent=agent, observer=self._requests, **options)
         self._stack.push_async_callback(transport.close)
         return transport
+
+
+def lease_of(config: KubeSchedulerConfiguration, *, coordinated: bool) -> LeaseConfig | None:
+    """Return the lease that the configuration asks for; None without leader election."""
+    election = config.leader_election
+    if not election.leader_elect:
+        return None
+    return LeaseConfig(
+        identity=f"{socket.gethostname()}_{uuid.uuid4()}",
+        namespace=election.resource_namespace,
+        name=election.resource_name,
+        lease_duration=election.lease_duration.seconds,
+        renew_deadline=election.renew_deadline.seconds,
+        retry_period=election.retry_period.seconds,
+        coordinated=coordinated,
+    )

@@ -13,9 +13,11 @@ from typing import Any, Final
 import msgspec
 
 from kubesched.scheduler.config import (
+    IN_TREE,
     FeatureGateError,
     FeatureGates,
     KubeSchedulerConfiguration,
+    Plugin,
     default_config,
     parse_feature_gates,
     validate,
@@ -23,10 +25,21 @@ from kubesched.scheduler.config import (
 from kubesched.scheduler.config.features import FEATURES
 from kubesched.scheduler.config.load import read_config_file
 from kubesched.scheduler.config.older import GetConfigMap, LoadOptions, older
+from kubesched.scheduler.framework.registry import PluginError, Registry
 
 from .flagset import Flags
 
-__all__ = ["OptionsError", "RunOptions", "Versions", "feature_gates", "option_errors", "options_of", "vmodule_of"]
+__all__ = [
+    "OptionsError",
+    "RunOptions",
+    "Versions",
+    "default_plugins",
+    "feature_gates",
+    "option_errors",
+    "options_of",
+    "vmodule_of",
+    "with_plugins",
+]
 
 _CURRENT: Final = (1, 36)
 _OLDEST: Final = (1, 33)
@@ -219,6 +232,40 @@ def _with_deprecated(config: KubeSchedulerConfiguration, flags: Flags) -> KubeSc
     if "contention-profiling" in flags.changed:
         changes["enable_contention_profiling"] = flags["contention-profiling"]
     return msgspec.structs.replace(config, **changes)
+
+
+def default_plugins(config: KubeSchedulerConfiguration) -> set[str]:
+    """Return the in-tree plugins that some profile has by default."""
+    return {
+        plugin.name
+        for profile in config.profiles
+        for plugin in profile.plugins.multi_point.enabled
+        if plugin.name in IN_TREE
+    }
+
+
+def with_plugins(
+    config: KubeSchedulerConfiguration, names: Sequence[str], registry: Registry
+) -> KubeSchedulerConfiguration:
+    """Enable these plugins in every profile, at all their points, after the present ones.
+
+    Raises:
+        PluginError: if one is not registered.
+    """
+    for name in names:
+        if name not in registry:
+            raise PluginError(f"--enable-plugin {name}: there is no plugin of that name; load it with --plugin-module")
+    if not names:
+        return config
+    profiles = []
+    for profile in config.profiles:
+        points = profile.plugins.multi_point
+        known = {plugin.name for plugin in points.enabled}
+        more = tuple(Plugin(name) for name in names if name not in known)
+        points = msgspec.structs.replace(points, enabled=points.enabled + more)
+        plugins = msgspec.structs.replace(profile.plugins, multi_point=points)
+        profiles.append(msgspec.structs.replace(profile, plugins=plugins))
+    return msgspec.structs.replace(config, profiles=tuple(profiles))
 
 
 # -- checks (rules/configuration §7.2) ---------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Steps that an object passes before it is stored: defaults, validation, admission and limits."""
 
 from .admission import SYSTEM_PRIORITIES, Admission
-from .custom import unknown_fields, usable_schema
+from .custom import CustomSchema, unknown_fields, usable_schema
 from .kinds import admit_new, check_kind, default_kind
 from .limits import fill_container, show_amount
 from .metadata import SERVER_FIELDS, STATUS_KINDS, changed_metadata, check_preconditions, new_metadata

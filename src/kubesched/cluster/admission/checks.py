@@ -24,7 +24,7 @@ from .pod_checks import POD_CHECKS, check_mounts
 from .type_checks import TYPE_CHECKS
 from .validation import Causes, dotted, repeated
 
-__all__ = ["READ", "check_changes", "check_conditions", "check_object", "check_pod_spec"]
+__all__ = ["READ", "at", "check_changes", "check_conditions", "check_object", "check_pod_spec"]
 
 Data = dict[str, Any]
 
@@ -201,13 +201,13 @@ def _keyed(type_: str) -> list[tuple[str, str]]:
 
 
 def _check_unique(items: Iterable[Data] | None, keys: tuple[str, ...], path: str, causes: Causes) -> None:
-    """Check that no two items of a list have the same key members.
+    """Check that no two items of a list have the same key members, or are equal if the only name is empty.
 
     Items without the first key member are not compared.
     """
-    for index, key in repeated(items, keys):
+    for index, key in repeated(items if keys[0] else ({"": item} for item in items or ()), keys):
         if key[0] and len(keys) == 1:
-            causes.duplicate(f"{path}[{index}].{keys[0]}", key[0])
+            causes.duplicate(dotted(f"{path}[{index}]", filter(None, keys)), key[0])
         elif key[0]:
             causes.duplicate(f"{path}[{index}]", dict(zip(keys, key, strict=True)))
 
@@ -256,7 +256,8 @@ def _conditions(type_: str, *, on_update: bool) -> tuple[list[list[str]], list[C
     return [path.split(".")[1:] for path in sorted(paths)], found, set()
 
 
-def _at(data: Any, path: list[str]) -> Any:
+def at(data: Any, path: Iterable[str]) -> Any:
+    """Return the member at a path of an object; None where there is none."""
     for name in path:
         data = data.get(name) if data is not None else None
     return data
@@ -269,7 +270,7 @@ def check_conditions(type_: str, data: Data, old: Data | None, path: str, causes
     paths, conditions, known = _conditions(type_, on_update=old is not None)
     if not conditions:
         return
-    key = encode([_at(one, path) for one in ((data,) if old is None else (data, old)) for path in paths])
+    key = encode([at(one, path) for one in ((data,) if old is None else (data, old)) for path in paths])
     if key in known:
         return
     before = len(causes)

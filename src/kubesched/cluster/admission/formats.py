@@ -67,6 +67,12 @@ _PORT_NAME: Final = re.compile(r"(?=.*[a-z])[a-z0-9]+(-[a-z0-9]+)*")
 _PORT_NAME_TEXT: Final = (
     "must be no more than 15 lower case alphanumeric characters or '-', and contain at least one letter (a-z)"
 )
+#: Ranges of addresses that mean the node itself, or the nodes of one link, in upstream's words but for the last mask.
+_INSIDE: Final = (
+    "loopback range (127.0.0.0/8, ::1/128)",
+    "link-local range (169.254.0.0/16, fe80::/10)",
+    "link-local multicast range (224.0.0.0/24, ff02::/16)",
+)
 _CIDR_TEXT: Final = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
 #: Grammar of semver.org, 2.0.0: three numbers, identifiers of a pre-release, identifiers of a build.
 _NUMBER: Final = "(?:0|[1-9][0-9]*)"
@@ -154,6 +160,17 @@ def _cidr(text: str) -> str:
     return _unread(read, text, ValueError, text=_CIDR_TEXT) if "/" in text else _CIDR_TEXT
 
 
+def _outside_ip(text: str) -> str:
+    """Problem of an IP address at which something outside of the cluster's nodes may be reached."""
+    if problem := _FORMATS["ip"](text):
+        return problem
+    address = ipaddress.ip_address(text)
+    for words in _INSIDE:
+        if any(address in ipaddress.ip_network(one) for one in re.findall(r"[0-9a-f.:]+/[0-9]+", words)):
+            return f"may not be in the {words}"
+    return f"may not be unspecified ({text})" if address.is_unspecified else ""
+
+
 def _host(text: str) -> str:
     """Problem of a host name whose first label may be an asterisk."""
     with suppress(ValueError):
@@ -207,6 +224,7 @@ _FORMATS: Final[dict[str, Callable[[Any], str]]] = {
     "positive-amount": _positive_amount,
     "cidr": _cidr,
     "ip": lambda text: _unread(ipaddress.ip_address, text, ValueError, text=IP_TEXT),
+    "outside-ip": _outside_ip,
     "host": _host,
     "cron": lambda text: _unread(parse_cron, text, CronError),
     "time-zone": _time_zone,

@@ -14,12 +14,13 @@ from typing import Any, Final
 
 from kubesched.api.decode import from_builtins
 from kubesched.api.kinds import CLAIMS, NAMESPACES, NODES, POD_GROUPS, PRIORITY_CLASSES, RESOURCE_CLAIM_TEMPLATES, Kind
+from kubesched.api.requests import is_extended_resource
 from kubesched.api.selectors import compile_label_selector, label_selector_problem
 from kubesched.api.types import LabelSelector
 
 from ..schema import fill_defaults, has_condition, holders, members, root_type, types
 from .admission import Admission, default_template
-from .checks import check_object
+from .checks import at, check_object
 from .metadata import STATUS_KINDS
 from .pod_checks import check_mounts
 from .pod_groups import check_new_group, default_group, resolve_priority
@@ -53,6 +54,9 @@ def _node(data: Data, admission: Admission) -> None:
     status = data.get("status") or {}
     if status.get("capacity") and not status.get("allocatable"):
         status["allocatable"] = dict(status["capacity"])
+    # As a kubelet does when a client adds an extended resource to its node.
+    for name in filter(is_extended_resource, status.get("capacity") or ()):
+        status["allocatable"].setdefault(name, status["capacity"][name])
     if status.get("nodeInfo"):
         # A real server writes these even when they are unknown, and clients with typed models require them.
         known = types()["NodeSystemInfo"].fields
@@ -163,14 +167,6 @@ def _template_path(type_: str) -> tuple[str, ...]:
     return ()
 
 
-def _template(path: tuple[str, ...], data: Data) -> Data:
-    """Return the pod template at a path of an object; empty where there is none, or for an empty path."""
-    found: Any = data if path else None
-    for name in path:
-        found = (found or {}).get(name)
-    return found or {}
-
-
 def fill_kind_defaults(kind: Kind, data: Data, admission: Admission) -> None:
     """Fill in defaults, in place."""
     if kind.custom:
@@ -182,8 +178,9 @@ def fill_kind_defaults(kind: Kind, data: Data, admission: Admission) -> None:
         if "spec" in type_.fields and data.get("spec") is None and type_.fields["spec"].type != "any":
             data["spec"] = {}
         fill_defaults(type_.name, data)
-        template = _template(_template_path(type_.name), data)
-        if template.get("spec"):
+        path = _template_path(type_.name)
+        template = at(data, path) if path else None
+        if template and template.get("spec"):
             default_template(template["spec"])
     fill = _DEFAULTS.get(kind.group_resource)
     if fill is not None:
@@ -219,7 +216,7 @@ def default_kind(kind: Kind, data: Data, admission: Admission, *, keep_status: b
 
 def _check_template(kind: Kind, data: Data, places: tuple[str, ...], causes: Causes) -> None:
     """Check the pod template of a kind that makes pods, and that the selector matches it."""
-    path, template = ".".join(places), _template(places, data)
+    path, template = ".".join(places), at(data, places) or {}
     labels = (template.get("metadata") or {}).get("labels") or {}
     check_labels(labels, f"{path}.metadata.labels", causes)
     # A PodTemplate has no spec: there a field of that name is unknown and may be anything.

@@ -6,6 +6,7 @@ Caller: ``store``. Nothing here reads spec or status.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from kubesched.api.equality import json_key
@@ -24,6 +25,14 @@ _TYPES: Final = {
 STATUS_KINDS: Final = frozenset(name for name, type_ in _TYPES.items() if "status" in type_.fields)
 #: Kinds whose ``metadata.generation`` counts changes of the spec.
 _GENERATION_KINDS: Final = frozenset(name for name, type_ in _TYPES.items() if type_.has_generation)
+#: Kinds besides custom ones of which an update must name a version. Rule: upstream ``AllowUnconditionalUpdate``.
+_VERSIONED: Final = (
+    {"apiservices.apiregistration.k8s.io", "customresourcedefinitions.apiextensions.k8s.io"}
+    | {"leasecandidates.coordination.k8s.io", "leases.coordination.k8s.io"}
+    | {"poddisruptionbudgets.policy", "runtimeclasses.node.k8s.io", "volumeattachments.storage.k8s.io"}
+    | {f"{name}.storage.k8s.io" for name in ("csidrivers", "csinodes", "csistoragecapacities")}
+    | {kind.group_resource for kind in KINDS if kind.group == "admissionregistration.k8s.io"}
+)
 #: Fields that keep their values when a client changes an object.
 _KEPT: Final = (
     "generateName",
@@ -87,17 +96,15 @@ def changed_metadata(
 
     Raises:
         ApiError: 409 for a stale version or another UID, 400 for another name, 422 for new finalizers on an
-            object that is being deleted, and for a custom object without a version.
+            object that is being deleted, and where an update must name a version.
     """
     version = given.get("resourceVersion")
     if version in (None, "", "0"):  # unconditional
-        if kind.custom:
-            cause = (
-                "metadata.resourceVersion",
-                "FieldValueInvalid",
-                "Invalid value: 0x0: must be specified for an update",
-            )
-            raise ApiError.invalid(kind, old.name, [cause])
+        if kind.custom or kind.group_resource in _VERSIONED:
+            why = "Invalid value: 0x0: must be specified for an update"
+            cause = ("metadata.resourceVersion", "FieldValueInvalid", why)
+            # Upstream shows the resource in place of the kind.
+            raise ApiError.invalid(replace(kind, kind=kind.plural), old.name, [cause])
     elif version != str(old.resource_version):
         why = "the object has been modified; please apply your changes to the latest version and try again"
         raise ApiError.conflict(kind, old.name, why)

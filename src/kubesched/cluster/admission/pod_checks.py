@@ -28,7 +28,6 @@ __all__ = ["POD_CHECKS", "check_mounts"]
 
 Data = dict[str, Any]
 
-_STANDARD_RESOURCES: Final = ("cpu", "memory", "ephemeral-storage")
 _PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
 
 
@@ -134,13 +133,12 @@ def _ports(container: Data, path: str, host_network: bool, taken: set[tuple[str,
 
 def _resources(resources: Data, path: str, causes: Causes) -> None:
     requests, limits = (
-        check_quantities(resources.get(field), f"{path}.{field}", causes) for field in ("requests", "limits")
+        check_quantities(resources.get(field), f"{path}.{field}", causes, "for containers")
+        for field in ("requests", "limits")
     )
     for field, amounts in (("requests", requests), ("limits", limits)):
         for name, amount in amounts.items():
-            if "/" not in name and name not in _STANDARD_RESOURCES and not name.startswith("hugepages-"):
-                causes.invalid(f"{path}.{field}", name, "must be a standard resource for containers")
-            elif is_extended_resource(name) and amount.nanos % 10**9:
+            if is_extended_resource(name) and amount.nanos % 10**9:
                 causes.invalid(f"{path}.{field}[{name}]", str(amount), "must be an integer")
     for name, amount in requests.items():
         _check_limit(name, amount, limits.get(name), path, causes)

@@ -20,7 +20,7 @@ from kubesched.api.requests import is_extended_resource
 from ..schema import undecodable
 from .custom import check_schemas
 from .formats import IP_TEXT
-from .validation import Causes, check_labels, check_quantities, check_source, repeated
+from .validation import QUOTA_RESOURCES, Causes, check_labels, check_quantities, check_source, repeated
 
 __all__ = ["TYPE_CHECKS"]
 
@@ -36,12 +36,6 @@ _SCOPES: Final = frozenset(
 )
 _EXCLUSIVE: Final = ({"BestEffort", "NotBestEffort"}, {"Terminating", "NotTerminating"})
 _COMPUTE: Final = frozenset(["cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"])
-#: Resources that quotas know by name. The scopes of other resources, such as object counts, are not checked.
-_QUOTA_RESOURCES: Final = _COMPUTE.union(
-    ["pods", "services", "replicationcontrollers", "secrets", "configmaps", "persistentvolumeclaims", "resourcequotas"],
-    ["services.nodeports", "services.loadbalancers", "ephemeral-storage", "requests.storage"],
-    ["requests.ephemeral-storage", "limits.ephemeral-storage"],
-)
 _EXISTS_TEXT: Final = (
     "must be 'Exist' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, "
     "ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"
@@ -200,8 +194,8 @@ def _is_fraction(amount: Any) -> bool:
 
 
 def _quota(spec: Data, path: str, causes: Causes) -> None:
-    check_quantities(spec.get("hard"), f"{path}.hard", causes)
-    for name in _QUOTA_RESOURCES - _COMPUTE & (spec.get("hard") or {}).keys():
+    check_quantities(spec.get("hard"), f"{path}.hard", causes, "for quota")
+    for name in QUOTA_RESOURCES - _COMPUTE & (spec.get("hard") or {}).keys():
         if "storage" not in name and _is_fraction(spec["hard"][name]):
             causes.invalid(f"{path}.hard[{name}]", spec["hard"][name], "must be an integer")
     _scopes(spec, spec.get("scopes") or [], f"{path}.scopes", causes)
@@ -221,8 +215,11 @@ def _quota(spec: Data, path: str, causes: Causes) -> None:
 
 
 def _scopes(spec: Data, scopes: list[str], path: str, causes: Causes, shown: object = None) -> None:
-    """Check that scopes exist, apply to the limited resources, and do not exclude each other."""
-    limited = _QUOTA_RESOURCES & (spec.get("hard") or {}).keys()
+    """Check that scopes exist, apply to the limited resources, and do not exclude each other.
+
+    The scopes of resources that are not known by name, such as object counts, are not checked.
+    """
+    limited = QUOTA_RESOURCES & (spec.get("hard") or {}).keys()
     for scope in scopes:
         if scope not in _SCOPES:
             where, value = (path, scopes) if shown is None else (f"{path}.scopeName", scope)
@@ -235,7 +232,8 @@ def _scopes(spec: Data, scopes: list[str], path: str, causes: Causes, shown: obj
 
 def _limit_range(item: Data, path: str, causes: Causes) -> None:
     """Check the order of a resource's amounts: smallest, defaults, largest, as upstream."""
-    amounts = {name: check_quantities(item.get(name), f"{path}.{name}", causes) for name in _LIMITS}
+    use = "for containers" if item.get("type") in ("Container", "Pod") else "type or fully qualified"
+    amounts = {name: check_quantities(item.get(name), f"{path}.{name}", causes, use) for name in _LIMITS}
     for (low, low_text), (high, high_text) in combinations(_IN_ORDER.items(), 2):
         for name, least in amounts[low].items():
             most = amounts[high].get(name)
@@ -260,6 +258,17 @@ def _limit_range(item: Data, path: str, causes: Causes) -> None:
             causes.invalid(where, shown, f"ratio {shown} is greater than max/min = {high_end.nanos / low_end.nanos:f}")
 
 
+def _storage_class(data: Data, path: str, causes: Causes) -> None:
+    """Check that no two topologies are the same, in whatever order they are written."""
+    seen = set()
+    for index, term in enumerate(data.get("allowedTopologies") or ()):
+        found = term.get("matchLabelExpressions") or ()
+        meaning = frozenset((one.get("key"), frozenset(one.get("values") or ())) for one in found)
+        if meaning in seen:
+            causes.duplicate(f"allowedTopologies[{index}].matchLabelExpressions", "")
+        seen.add(meaning)
+
+
 # -- devices -----------------------------------------------------------------------------------------------
 
 
@@ -273,11 +282,6 @@ def _device_claim(devices: Data, path: str, causes: Causes) -> None:
             for index, name in enumerate(owner.get("requests") or ()):
                 if name not in known:
                     causes.invalid(f"{path}.{field}[{place}].requests[{index}]", name, _REQUEST_TEXT)
-
-
-def _device_toleration(toleration: Data, path: str, causes: Causes) -> None:
-    if toleration.get("operator") == "Equal":
-        causes.check_format("label-value", f"{path}.value", toleration.get("value") or "")
 
 
 def _slice(spec: Data, path: str, causes: Causes) -> None:
@@ -346,8 +350,8 @@ TYPE_CHECKS: Final[Mapping[str, Callable[[Data, str, Causes], None]]] = {
     "PersistentVolumeSpec": _volume,
     "ResourceQuotaSpec": _quota,
     "LimitRangeItem": _limit_range,
+    "StorageClass": _storage_class,
     "DeviceClaim": _device_claim,
-    "DeviceToleration": _device_toleration,
     "ResourceSliceSpec": _slice,
     "Device": _device,
     "DeviceAttribute": _attribute,

@@ -21,6 +21,7 @@ from ..schema import check_metadata_form, types, undecodable
 from .formats import QUALIFIED_TEXT, QUANTITY_TEXT, format_problem
 
 __all__ = [
+    "QUOTA_RESOURCES",
     "Causes",
     "check_labels",
     "check_metadata",
@@ -41,6 +42,20 @@ MOST_ANNOTATIONS: Final = 256 * 1024
 _MOST_EXPRESSIONS: Final = 64 * 1024
 _PATH_SEGMENT_GROUPS: Final = frozenset({"apiregistration.k8s.io", "rbac.authorization.k8s.io"})
 _DNS_LABEL_KINDS: Final = frozenset({"namespaces", "services"})
+#: Resources that quotas know by name.
+QUOTA_RESOURCES: Final = frozenset(
+    ["cpu", "memory", "ephemeral-storage", "requests.storage", "services.nodeports"]
+).union(
+    ["requests.cpu", "requests.memory", "requests.ephemeral-storage", "limits.cpu", "limits.memory", "resourcequotas"],
+    ["pods", "services", "replicationcontrollers", "secrets", "configmaps", "persistentvolumeclaims"],
+    ["limits.ephemeral-storage", "services.loadbalancers"],
+)
+#: Names of resources without a domain, by where they may be used, in upstream's words.
+_STANDARD: Final = {
+    "type or fully qualified": QUOTA_RESOURCES | {"storage"},
+    "for quota": QUOTA_RESOURCES,
+    "for containers": frozenset(["cpu", "memory", "ephemeral-storage"]),
+}
 
 
 def forbidden(kind: Kind, name: str, why: str) -> ApiError:
@@ -253,8 +268,12 @@ def check_source(type_: str, owner: Mapping[str, Any], path: str, causes: Causes
     check_single(volume_sources(type_), "volume", owner, path, causes)
 
 
-def check_quantities(amounts: Mapping[str, Any] | None, path: str, causes: Causes) -> dict[str, Quantity]:
+def check_quantities(
+    amounts: Mapping[str, Any] | None, path: str, causes: Causes, use: str = ""
+) -> dict[str, Quantity]:
     """Read a resource list. Negative amounts and malformed names are added to the causes.
+
+    So are names without a domain that are not known, or not for a ``use`` in ``_STANDARD``.
 
     Raises:
         ApiError: 400, for a text that is not a quantity: upstream fails while decoding it.
@@ -268,7 +287,11 @@ def check_quantities(amounts: Mapping[str, Any] | None, path: str, causes: Cause
             raise undecodable(causes.kind, f"{where}: {QUANTITY_TEXT}; got {_shown(text)}") from None
         if not is_qualified_name(name):  # not check_format, which is slower: there are many amounts
             causes.invalid(path, name, QUALIFIED_TEXT)
+        if use and "/" not in name and not name.removeprefix("requests.").startswith("hugepages-"):
+            for words in dict.fromkeys(("type or fully qualified", use)):
+                if name not in _STANDARD[words]:
+                    causes.invalid(f"{path}[{name}]", name, f"must be a standard resource {words}")
         if amount.nanos < 0:
-            causes.invalid(where, str(text), "must be greater than or equal to 0")
+            causes.invalid(f"{path}[{name}]", str(text), "must be greater than or equal to 0")
         result[name] = amount
     return result

@@ -202,21 +202,24 @@ class WorkloadController(ObjectController):
 
         If not yet, its owner is reconciled again at that time.
         """
-        since = ready_since(pod.typed)
-        if since is None:
+        if not is_ready(pod.typed):
             return False
         least = float(spec_of(owner).get("minReadySeconds") or 0)
-        left = since + least - self.context.now() if least else 0.0
+        left = (ready_since(pod.typed) or 0.0) + least - self.context.now() if least else 0.0
         if left > 0:
             self.queue.add_after(owner.key, left)
         return left <= 0
 
     def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
-        """Enqueue the owner: at once for a removed pod, a little later for a new pod or a changed status."""
+        """Enqueue the owner of a pod that came, changed its status, is being deleted or went, a little later.
+
+        A reconcile reads all pods of its owner. Changes that come together, such as the evictions of a failed zone,
+        therefore share one.
+        """
         key = owner_key(item, self.kind)
-        if not key:
-            return
-        if new is None or (old is not None and differ(old, new, lambda pod: pod.typed.metadata.deletion_timestamp)):
-            self.queue.add(key)
-        elif differ(old, new, lambda pod: (pod.typed.status.phase, is_ready(pod.typed))):
+        if key and differ(old, new, _seen_by_owner):
             self.queue.add_after(key, self.context.settings.batch_seconds)
+
+
+def _seen_by_owner(pod: Item) -> object:
+    return pod.typed.status.phase, is_ready(pod.typed), pod.typed.metadata.deletion_timestamp

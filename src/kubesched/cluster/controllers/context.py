@@ -53,7 +53,7 @@ class ControllerSettings:
     Defaults are kube-controller-manager's where it has them.
 
     Attributes:
-        batch_seconds: time during which changes of pods' status are collected before their owner is reconciled.
+        batch_seconds: time during which changes of pods are collected before their owner is reconciled.
         burst: most pods that one reconcile of a workload creates or deletes.
         node_grace_seconds: silence after which a node is unreachable (--node-monitor-grace-period).
         missing_node_seconds: time after which pods on a node that does not exist are deleted.
@@ -283,6 +283,8 @@ class Context:
     async def delete(self, item: Item, *, grace_period_seconds: int | None = None) -> None:
         """Delete an object, if it still exists."""
         options: DeleteOptions = {"uid": item.uid, "grace_period_seconds": grace_period_seconds}
+        if item.kind != PODS:
+            options["propagation_policy"] = "Background"  # the pods of Jobs would stay otherwise
         self._doomed.add(item.uid)
         try:
             await self.client.delete(item.kind, item.namespace, item.name, **options)

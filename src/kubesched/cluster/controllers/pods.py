@@ -11,7 +11,7 @@ import msgspec
 from kubesched.api.selectors import parse_int64
 from kubesched.api.types import Pod
 from kubesched.api.wire import Item
-from kubesched.base.times import parse_time
+from kubesched.base.times import cached_time
 
 from ..kubelets import ready_condition
 from ..schema import letters_of
@@ -34,11 +34,14 @@ def is_ready(pod: Pod) -> bool:
 
 
 def ready_since(pod: Pod) -> float | None:
-    """Return the time since when a pod has been ready, in seconds since the epoch; None when it is not ready."""
+    """Return the time since when a pod has been ready, in seconds since the epoch; None when it is not ready.
+
+    A time that cannot be read counts as long ago.
+    """
     condition = ready_condition(pod)
     if condition is None or condition.status != "True":
         return None
-    return parse_time(condition.last_transition_time) if condition.last_transition_time else 0.0
+    return cached_time(condition.last_transition_time or "") or 0.0
 
 
 def template_hash(template: Any, collisions: int = 0) -> str:

@@ -95,6 +95,7 @@ class ReplicaSets(WorkloadController):
         old = status_of(item).get("conditions") or ()
         labels = ((spec_of(item).get("template") or {}).get("metadata") or {}).get("labels") or {}
         active = self._active(item)
+        ready = [pod for pod in active if is_ready(pod.typed)]
         labelled = sum(labels.items() <= pod.typed.metadata.labels.items() for pod in active)
         conditions = [one for one in old if one.get("type") != "ReplicaFailure"]
         if failure is not None:
@@ -104,8 +105,8 @@ class ReplicaSets(WorkloadController):
         status = {
             "replicas": len(active),
             "fullyLabeledReplicas": labelled or None,
-            "readyReplicas": sum(is_ready(pod.typed) for pod in active) or None,
-            "availableReplicas": sum([self.is_available(item, pod) for pod in active]) or None,
+            "readyReplicas": len(ready) or None,
+            "availableReplicas": sum([self.is_available(item, pod) for pod in ready]) or None,
             "observedGeneration": data_of(item)["metadata"].get("generation"),
             "conditions": conditions or None,
         }

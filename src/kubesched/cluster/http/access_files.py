@@ -28,6 +28,7 @@ def write_kubeconfig(
 
     ``ca`` is the certificate authority to trust: a file, or its PEM bytes. Without ``ca``, an ``https`` address is
     verified against the system's authorities. kubectl and Go clients send ``token`` to ``https`` addresses only.
+    Without a token a user is named, because kubectl asks for one at ``https`` addresses; the server ignores it.
 
     Raises:
         OSError: when the file cannot be written or the CA file not be read.
@@ -43,7 +44,7 @@ def write_kubeconfig(
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": KUBECONFIG_NAME, "cluster": cluster}],
-        "users": [{"name": KUBECONFIG_NAME, "user": {"token": token} if token else {}}],
+        "users": [{"name": KUBECONFIG_NAME, "user": {"token": token} if token else {"username": KUBECONFIG_NAME}}],
         "contexts": [{"name": KUBECONFIG_NAME, "context": {**used, "namespace": "default"}}],
         "current-context": KUBECONFIG_NAME,
     }

@@ -7,15 +7,16 @@ Built from the table of kinds and the stored CustomResourceDefinitions, whose sc
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 from kubesched.api.kinds import DEFINITIONS, KINDS, NAMESPACES, Kind, kind_by_plural
-from kubesched.api.wire import MERGE_PATCH
+from kubesched.api.wire import MERGE_PATCH, ApiError
 
-from ..admission import usable_schema
+from ..admission import CustomSchema, usable_schema
 from ..schema import Stored, encode, has_other_shape, served_form, stored_form, table_lines
 from ..store import Store
 
@@ -214,12 +215,26 @@ class Catalog:
             self._store.register(kind)
         name = kind.group_resource
         schema = usable_schema(name, defined.stored) if defined is not None and defined.stored else None
-        self._store.admission.custom.pop(name, None)
+        before = self._store.admission.custom.pop(name, None)
         if schema is not None:
             self._store.admission.custom[name] = schema
+            if before not in (None, schema):
+                self._store.defer(self._filled_again(kind, schema))
+                self._store.settle_later()
         change = self._store.status_kinds.add if has_status else self._store.status_kinds.discard
         change(name)
         return replace(resource, kind=kind)
+
+    def _filled_again(self, kind: Kind, schema: CustomSchema) -> Iterator[None]:
+        """Prune and default objects by a changed schema, as a real server does on reading. Their versions stay."""
+        objects = self._store.table(kind).objects
+        for key in list(objects):
+            data = objects[key].data() if key in objects else {}
+            with suppress(ApiError):  # too much work: it stays as it is until it is written
+                schema.fill(data)
+                if data:
+                    objects[key] = Stored(kind, encode(data), data["metadata"], objects[key].resource_version)
+            yield
 
     def _drop(self, kind: Kind) -> None:
         """Delete the objects of a deleted definition."""

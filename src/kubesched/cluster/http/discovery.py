@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 from urllib.parse import unquote
@@ -168,7 +169,9 @@ def _entries(resource: Resource) -> Iterable[dict[str, Any]]:
     """Yield a resource and its subresources in the old form."""
     kind = resource.kind
     entry = {"name": kind.plural, "singularName": kind.singular, "namespaced": kind.namespaced, "kind": kind.kind}
-    yield {**entry, "verbs": resource.verbs, **resource.names}
+    digest = hashlib.sha256(f"{kind.group}/{kind.version}/{kind.kind}".encode()).digest()
+    stored = {"storageVersionHash": b64encode(digest[:8]).decode()} if "list" in resource.verbs else {}
+    yield {**entry, "verbs": resource.verbs, **resource.names, **stored}
     for sub in resource.subresources:
         place = {"group": sub.group, "version": sub.version} if sub.version else {}
         name = f"{kind.plural}/{sub.name}"

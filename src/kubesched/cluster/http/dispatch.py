@@ -32,7 +32,7 @@ ReadBody = Callable[[Call], Awaitable[bytes]]
 #: Most lists answered at a time. Upstream's limit for all reads is 400.
 _MOST_LISTS: Final = 200
 _HEALTH: Final = ("healthz", "livez", "readyz")
-_STREAMS: Final = frozenset({"exec", "attach", "portforward", "log", "proxy", "ephemeralcontainers"})
+_STREAMS: Final = frozenset({"exec", "attach", "portforward", "proxy", "ephemeralcontainers"})
 _VERBS: Final = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch"}
 _WRITES: Final = {"PUT": update, "PATCH": patch, "DELETE": delete}
 
@@ -158,13 +158,15 @@ class Dispatcher:
             return await delete_collection(call, await read(call))
         raise wrong_method()
 
-    async def _subresource(self, call: Call, read: ReadBody) -> web.Response:
+    async def _subresource(self, call: Call, read: ReadBody) -> web.StreamResponse:
         name, method = call.target.subresource, call.request.method
         known = call.resource.subresource(name)
         if known is None or call.target.watch:
             raise not_served()
         if _VERBS.get(method, "") not in known.verbs:
             raise wrong_method()
+        if name == "log":
+            return await self._log(call)
         if name in _STREAMS:
             raise self._no_stream(call.target)
         if name == "binding":
@@ -177,6 +179,20 @@ class Dispatcher:
         if method == "GET":
             return answer_scale(call, call.get()) if name == "scale" else answer_object(call, call.get())
         return _WRITES[method](call, await read(call))
+
+    async def _log(self, call: Call) -> web.StreamResponse:
+        """Answer with the log of a container, which is empty, since nothing runs. One that is followed ends with the pod."""
+        spec, pod, wanted = call.get().data()["spec"], call.target.name, call.query.text("container")
+        names = [one["name"] for field in ("initContainers", "containers") for one in spec.get(field) or ()]
+        if not wanted and len(names) > 1:
+            text = f"a container name must be specified for pod {pod}, choose one of: [{' '.join(names)}]"
+            raise ApiError.bad_request(text)
+        if wanted and wanted not in names:
+            raise ApiError.bad_request(f"container {wanted} is not valid for pod {pod}")
+        if not spec.get("nodeName"):
+            return web.Response(status=204)
+        call.warnings.append(f"pods of an embedded cluster are hollow: {pod} runs no containers, so its log is empty")
+        return await self._watches.serve(call)
 
     def _no_stream(self, target: Target) -> ApiError:
         """Return the refusal of exec, attach, logs and the like: pods have no processes here."""

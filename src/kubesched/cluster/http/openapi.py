@@ -21,6 +21,8 @@ _INFO: Final = {"title": "Kubernetes (kubesched embedded cluster)", "version": "
 _V2: Final = "#/definitions/"
 _V3: Final = "#/components/schemas/"
 _GVK: Final = "x-kubernetes-group-version-kind"
+_PRESERVED: Final = "x-kubernetes-preserve-unknown-fields"
+_ABSENT_IN_V2: Final = {"allOf", "anyOf", "not", "nullable", "oneOf"}
 _SCALARS: Final[dict[str, dict[str, Any]]] = {
     "str": {"type": "string"},
     "int": {"type": "integer", "format": "int64"},
@@ -28,7 +30,7 @@ _SCALARS: Final[dict[str, dict[str, Any]]] = {
     "num": {"type": "number", "format": "double"},
     "bool": {"type": "boolean"},
     "time": {"type": "string", "format": "date-time"},
-    "any": {"x-kubernetes-preserve-unknown-fields": True},
+    "any": {_PRESERVED: True},
     "intstr": {"type": "string", "format": "int-or-string"},
     "quantity": {"type": "string"},
 }
@@ -117,12 +119,13 @@ def _property(type_: Type, name: str, field: Field, ref: str, description: str) 
 
 def _custom_schema(resource: Resource, ref: str) -> dict[str, Any]:
     """Return the schema of a custom resource; free form where it declares no fields."""
-    free = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    free = {"type": "object", _PRESERVED: True}
     schema = (resource.defined.schema if resource.defined is not None else None) or free
     gvks = {_GVK: [resource.gvk]}
-    if ref == _V2 and schema.get("x-kubernetes-preserve-unknown-fields"):
+    if ref == _V2 and schema.get(_PRESERVED):
         # Clients that validate by version 2 would refuse any property that is not listed.
         return {"type": "object", **gvks}
+    schema = _for_version_2(schema) if ref == _V2 else schema
     given, words = schema.get("properties"), descriptions()
     metadata = {"$ref": ref + types()["ObjectMeta"].definition}
     properties = {
@@ -132,6 +135,22 @@ def _custom_schema(resource: Resource, ref: str) -> dict[str, Any]:
         "metadata": {"allOf": [metadata]} if ref == _V3 else metadata,
     }
     return {**schema, "properties": properties, **gvks}
+
+
+def _for_version_2(schema: Any) -> Any:
+    """Return a schema as version 2 can express it, in which nothing is null and no alternatives exist.
+
+    What may be null, or hold unknown fields, is free form, because clients would refuse what is not listed.
+    """
+    if not isinstance(schema, dict):
+        return schema
+    free = {"type", "items", "properties"} if schema.get("nullable") or schema.get(_PRESERVED) else set()
+    kept = {name: value for name, value in schema.items() if name not in free | _ABSENT_IN_V2}
+    inner = kept.get("properties") or {}
+    kept |= {name: _for_version_2(kept[name]) for name in ("items", "additionalProperties") if name in kept}
+    if inner:
+        kept["properties"] = {name: _for_version_2(one) for name, one in inner.items()}
+    return kept
 
 
 # -- paths -----------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, TypeVar
 import msgspec
 from aiohttp import web
 
-from kubesched.api.kinds import PODS, Kind
+from kubesched.api.kinds import JOBS, PODS, REPLICATION_CONTROLLERS, Kind
 from kubesched.api.wire import ApiError
 from kubesched.base.times import timestamp
 
@@ -26,6 +26,11 @@ __all__ = ["answer_review", "answer_token_request", "bind", "delete_options", "e
 _T = TypeVar("_T")
 _TOKEN_REQUESTS: Final = Kind("authentication.k8s.io", "v1", "TokenRequest", "tokenrequests")
 _AUDIENCES: Final = ("https://kubernetes.default.svc.cluster.local",)
+#: Warning about the default of old versions, which stays for them. Rule: upstream ``DefaultGarbageCollectionPolicy``.
+_PRESERVED: Final = (
+    "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
+    "propagationPolicy=Orphan to suppress this warning"
+)
 _SHORTEST: Final = 600
 _LONGEST: Final = 1 << 32
 
@@ -151,7 +156,11 @@ def delete_options(call: Call, raw: bytes) -> dict[str, Any]:
         raise invalid_options(name, "propagationPolicy", text)
     if given.dry_run not in (None, [], ["All"]):
         raise ApiError.bad_request(f'dryRun: Unsupported value: {given.dry_run!r}: supported values: "All"')
-    preconditions = given.preconditions or _Preconditions()
+    preconditions, kind = given.preconditions or _Preconditions(), call.resource.kind
+    if not policy and orphan is None and kind in (JOBS, REPLICATION_CONTROLLERS):
+        orphan = True
+        if kind == JOBS:
+            call.warnings.append(_PRESERVED)
     return {
         "uid": preconditions.uid or "",
         "resource_version": preconditions.resource_version or "",

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from random import Random
@@ -211,6 +212,8 @@ class Watches:
         timeout = query.number("timeoutSeconds")
         seconds = float(timeout) if timeout and timeout > 0 else MIN_SECONDS * (1.0 + self._rng.random())
         bookmarks = query.flag("allowWatchBookmarks")
+        if is_log := call.target.subresource == "log":
+            seconds = math.inf if query.flag("follow") else 0.0
         watch: Watch | None = None
         expired = b""
         try:
@@ -223,13 +226,13 @@ class Watches:
                 raise
             expired = _error_line(error)  # upstream reports an expired version inside the stream
         response = web.StreamResponse()
-        set_headers(response, PLAIN.content_type, ())
+        set_headers(response, "text/plain" if is_log else PLAIN.content_type, call.warnings)
         try:
             await begin_stream(response, call.request)
             if watch is None:
                 await response.write(expired)
             else:
-                await self._stream(response, watch, form, seconds, bookmarks=bookmarks)
+                await self._stream(response, watch, None if is_log else form, seconds, bookmarks=bookmarks)
             await response.write_eof()
         except ConnectionError:
             pass  # the client has disconnected; most watches end this way
@@ -255,8 +258,9 @@ class Watches:
         )
 
     async def _stream(
-        self, response: web.StreamResponse, watch: Watch, form: Form, seconds: float, *, bookmarks: bool
+        self, response: web.StreamResponse, watch: Watch, form: Form | None, seconds: float, *, bookmarks: bool
     ) -> None:
+        """Send the events of a watch, in a form. Without a form, send nothing and end with the pod that is watched."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         while not watch.closed:
@@ -265,17 +269,24 @@ class Watches:
             except ApiError as error:
                 await response.write(_error_line(error))
                 return
-            for lines in _lines(form, events, bookmarks=bookmarks):
+            if form is None and any(map(_is_end, events)):
+                return
+            for lines in () if form is None else _lines(form, events, bookmarks=bookmarks):
                 await response.write(lines)
             await asyncio.sleep(0)
             left = deadline - loop.time()
             is_over = left <= 0 and not watch.begins
             quiet = min(left, self._bookmark_seconds)
             is_quiet = is_over or (not await watch.wait(quiet) and quiet < left)
-            if is_quiet and bookmarks and not watch.pending:
+            if is_quiet and bookmarks and form is not None and not watch.pending:
                 await response.write(b"".join(_lines(form, [watch.bookmark()], bookmarks=True)))
             if is_over:
                 return
+
+
+def _is_end(event: WatchEvent) -> bool:
+    """True if an event about a pod says that its containers do not run any more."""
+    return event.type == "DELETED" or (event.item.data().get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
 
 def _error_line(error: ApiError) -> bytes:

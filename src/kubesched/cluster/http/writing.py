@@ -18,6 +18,7 @@ from kubesched.api.kinds import Kind
 from kubesched.api.wire import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, ApiError, Item, tolerate
 from kubesched.base.turns import in_turns
 
+from .. import schema
 from ..admission import unknown_fields
 from ..schema import apply_json_patch, apply_merge_patch, apply_strategic_patch, encode, root_type, unknown_members
 from .answers import BATCH, success
@@ -37,8 +38,8 @@ _MAX_OPERATIONS: Final = 10_000
 _MOST_WARNINGS: Final = 50
 #: Kinds that a PUT creates when they do not exist. Rule: upstream ``AllowCreateOnUpdate``.
 _CREATED_BY_PUT: Final = (
-    {"endpoints", "events", "limitranges", "podtemplates", "services"}
-    | {"leases.coordination.k8s.io", "priorityclasses.scheduling.k8s.io"}
+    {"endpoints", "events", "limitranges", "podtemplates", "services", "runtimeclasses.node.k8s.io"}
+    | {"leasecandidates.coordination.k8s.io", "leases.coordination.k8s.io", "priorityclasses.scheduling.k8s.io"}
     | {f"{name}.rbac.authorization.k8s.io" for name in ("clusterrolebindings", "clusterroles", "rolebindings", "roles")}
 )
 
@@ -117,10 +118,10 @@ def update(call: Call, raw: bytes) -> web.Response:
     target = call.target
     _ = call.options
     if target.subresource == "scale":
-        scale = call.body(raw).data
-        expect(scale, "Scale", ("autoscaling/v1",))
-        call.check_named(scale)
-        return _write(call, scale)
+        body = call.body(raw)
+        expect(body.data, "Scale", ("autoscaling/v1",))
+        call.check_named(body.data)
+        return _write(call, _checked(_in_body(call), body))
     data = call.resource.inward(_checked(call, call.body(raw)))
     call.check_named(data)
     try:
@@ -157,8 +158,8 @@ def patch(call: Call, raw: bytes) -> web.Response:
             raise ApiError(413, "RequestEntityTooLarge", text)
     elif not isinstance(body.data, dict):
         raise ApiError.bad_request("a merge patch of an object is an object")
-    elif call.target.subresource != "scale":
-        _checked(call, body, patch=patch_type == STRATEGIC_PATCH)
+    else:
+        _checked(_in_body(call), body, patch=patch_type == STRATEGIC_PATCH)
     if call.target.subresource == "scale":
         return _patch_scale(call, body.data, patch_type)
     change = resource.inward(body.data)
@@ -232,6 +233,11 @@ _SCALES: Final = Resource(Kind("autoscaling", "v1", "Scale", "scales"), "v1")
 _WORKLOAD: Final = Scale()
 
 
+def _in_body(call: Call) -> Call:
+    """Return the call as one on the kind of its body, which is a Scale for that subresource."""
+    return replace(call, resource=_SCALES) if call.target.subresource == "scale" else call
+
+
 def _paths(call: Call) -> Scale:
     defined = call.resource.defined
     return (defined.scale if defined is not None else None) or _WORKLOAD
@@ -277,22 +283,18 @@ def _write(call: Call, wanted: dict[str, Any]) -> web.Response:
     The writer owns the count from then on, when the object's fields have owners. 400 for a body without a replica
     count, 409 for a stale version, 422 for a negative count.
     """
-    spec = wanted.get("spec")
-    replicas = (spec or {}).get("replicas", 0) if isinstance(spec, dict | None) else None
-    if not isinstance(replicas, int) or isinstance(replicas, bool):
-        raise ApiError.bad_request(f"spec.replicas: must be an integer, got {replicas!r}")
+    schema.check_form(_SCALES.kind, schema.encode_clean(wanted))
+    replicas = (wanted.get("spec") or {}).get("replicas") or 0
     if replicas < 0:
         message = f"Invalid value: {replicas}: must be greater than or equal to 0"
         causes = [("spec.replicas", "FieldValueInvalid", message)]
         raise ApiError.invalid(_SCALES.kind, call.target.name, causes)
-    given = wanted.get("metadata")
-    if isinstance(given, dict):
-        call.check_name(given.get("name"))
-        call.check_namespace(given.get("namespace"))
+    given = wanted.get("metadata") or {}
+    call.check_name(given.get("name"))
+    call.check_namespace(given.get("namespace"))
     change: Any = replicas
     for name in filter(None, reversed(_paths(call).spec_replicas.split("."))):
         change = {name: change}
-    version = given.get("resourceVersion") if isinstance(given, dict) else None
-    if version:
+    if version := given.get("resourceVersion"):
         change["metadata"] = {"resourceVersion": version}
     return answer_scale(call, patch_object(call, call.get(), change, MERGE_PATCH))

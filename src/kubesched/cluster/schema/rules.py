@@ -51,7 +51,7 @@ class FieldRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     format: str = ""
     #: Unconditional default, as JSON; empty if there is none or it depends on other fields.
     default: str = ""
-    #: Members, or sets of members, in which no two items of a list may be equal.
+    #: Members, or sets of members, in which no two items of a list may be equal; an empty name is the item itself.
     unique: tuple[tuple[str, ...], ...] = ()
     #: Member that distinguishes the items of a list. An error shows the whole second item.
     key: str = ""

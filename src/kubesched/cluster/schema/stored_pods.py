@@ -21,9 +21,10 @@ from .objects import Document, Stored, drop_nulls, encode, encode_clean
 __all__ = ["StoredPod", "stored"]
 
 _PARTS: Final = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
-_MOST_TEXTS: Final = 8 << 20
-#: Parts of pods, each text kept once.
-_texts: Kept[bytes, bytes] = Kept(_MOST_TEXTS)
+_MOST_TEXTS: Final = 4 << 20
+#: Metadata and status of pods, and their specs without the node, each text kept once.
+_texts: Kept[bytes, bytes] = Kept(_MOST_TEXTS, is_timed=True)
+_specs: Kept[bytes, bytes] = Kept(_MOST_TEXTS)
 #: Marks for addresses and identity that were cut out of a text. JSON has no such characters.
 _FIRST: Final = b"\0"
 _SECOND: Final = b"\1"
@@ -69,7 +70,7 @@ class StoredPod(Stored):
             self._metadata = _once(self._without_identity(text))
         del self.raw  # left unset, so that reading it calls __getattr__
         self._node, spec = split_spec(_text(document["spec"]))
-        self._spec = _once(spec)
+        self._spec = _once(spec, _specs)
         #: Addresses of the pod and of its host, in quotes; empty where they are still in the text of the status.
         self._ip, self._host, status = _without_addresses(_text(document["status"]))
         self._status = _once(status)
@@ -220,7 +221,7 @@ class StoredPod(Stored):
         }
 
 
-@remembered(1 << 20)
+@remembered(1 << 20, is_timed=True)
 def _says_deleted(metadata: bytes) -> bool:
     """True if a shared text of metadata belongs to pods that are being deleted."""
     return _DELETED in metadata
@@ -255,6 +256,6 @@ def _addresses(member: bytes, address: bytes) -> bytes:
     return b'%b%b,"%bs":[{"ip":%b}]' % (member[:-1], address, member[1:-3], address)
 
 
-def _once(text: bytes) -> bytes:
-    known = _texts.get(text)
-    return _texts.keep(text, text, len(text)) if known is None else known
+def _once(text: bytes, texts: Kept[bytes, bytes] = _texts) -> bytes:
+    known = texts.get(text)
+    return texts.keep(text, text, len(text)) if known is None else known

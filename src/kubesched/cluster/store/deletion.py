@@ -37,7 +37,7 @@ _FREE_TEXT: Final = "All content-preserving finalizers finished"
 _IMMORTAL: Final = frozenset({"default", "kube-system", "kube-public"})
 
 
-@remembered(1 << 20)
+@remembered(1 << 20, is_timed=True)
 def _has_finalizers(metadata: bytes) -> bool:
     """True if a shared text of metadata has finalizers."""
     return b'"finalizers"' in metadata
@@ -46,11 +46,10 @@ def _has_finalizers(metadata: bytes) -> bool:
 class Deleting(DeleteOptions, total=False):
     """Options of a deletion.
 
-    ``resource_version`` is a precondition; "" matches any version. An empty policy stands for the default.
+    ``resource_version`` is a precondition; "" matches any version.
     """
 
     resource_version: str
-    propagation_policy: str
     dry_run: bool
 
 

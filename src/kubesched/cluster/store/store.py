@@ -306,7 +306,7 @@ class Store(Records):
         """Replace an object, or its status or resize subresource.
 
         A ``resourceVersion`` in the body that is not the current one is 409. Without one, or with "0", the write is
-        unconditional; custom objects need one.
+        unconditional; objects of some kinds need one.
         """
         _body_metadata(kind, obj)
         if kind.group == EVENTS.group:

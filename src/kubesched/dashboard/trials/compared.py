@@ -39,28 +39,40 @@ class Seen:
 
 
 class _Lists:
-    def __init__(self) -> None:
+    """Pods in words by what happens to them. ``known`` are the names of the pods that are there now.
+
+    A pod that is made while changes are tried has no lasting name: it is called by its workload.
+    """
+
+    def __init__(self, known: Container[str]) -> None:
+        self._known = known
         self.moved: list[str] = []
         self.placed: list[str] = []
         self.pending: list[str] = []
+        #: Names of the pods of ``pending``.
+        self.without_node: list[str] = []
 
     def take(self, key: str, old: SeenPod | None, new: SeenPod) -> None:
         """Note a pod: ``old`` is the pod before it, or what it was before."""
         before = old.node if old is not None else ""
+        words = key
+        if key not in self._known and new.workload:
+            words = f"new pod of {new.workload.replace('/', ' ', 1)} in namespace {new.namespace}"
         if new.node and before and new.node != before:
-            self.moved.append(f"{key}: {before} → {new.node}")
+            self.moved.append(f"{words}: {before} → {new.node}")
         elif new.node and not before:
-            self.placed.append(key)
+            self.placed.append(words)
         elif not new.node and (before or old is None):
-            self.pending.append(key)
+            self.pending.append(words)
+            self.without_node.append(key)
 
 
-def compared(before: Seen, after: Seen, scaled: Container[tuple[str, str]] = ()) -> Outcome:
-    """Return the outcome, without words, reasons and the nodes afterwards.
+def compared(before: Seen, after: Seen, scaled: Container[tuple[str, str]] = ()) -> tuple[Outcome, list[str]]:
+    """Return the outcome, without reasons and the nodes afterwards, and the names of the newly pending pods.
 
     ``scaled`` are the workloads with another number of replicas, by namespace and ``Kind/name``: their pods may go.
     """
-    lists = _Lists()
+    lists = _Lists(before.pods)
     gone: dict[tuple[str, str], list[SeenPod]] = {}
     evicted = lost = 0
     for key in sorted(before.pods):
@@ -79,7 +91,7 @@ def compared(before: Seen, after: Seen, scaled: Container[tuple[str, str]] = ())
     for workload, pods in gone.items():
         if workload not in scaled:
             evicted, lost = evicted + len(pods), lost + len(pods)
-    return Outcome(
+    outcome = Outcome(
         changes=[],
         before=before.totals,
         after=after.totals,
@@ -98,6 +110,7 @@ def compared(before: Seen, after: Seen, scaled: Container[tuple[str, str]] = ())
         seconds=0.0,
         nodes=_NO_NODES,
     )
+    return outcome, lists.without_node
 
 
 def _replaced(

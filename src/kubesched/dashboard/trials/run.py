@@ -115,11 +115,11 @@ class _Run:
             stopped = await session.until_settled(session.now + QUIET_SECONDS)
         if stopped != "settled":
             remarks.append(f"After {QUIET_SECONDS:,.0f} virtual seconds it was not quiet yet; this is the state then.")
-        found = compared(before, _seen(session.embedded), _scaled(self.question))
+        found, pending = compared(before, _seen(session.embedded), _scaled(self.question))
         self.outcome = msgspec.structs.replace(
             found,
             changes=list(self.changes),
-            why=_why(session.embedded, found.newly_pending),
+            why=_why(session.embedded, pending),
             remarks=[*remarks, *_drains(session)],
             seconds=round(session.now - start, 3),
             nodes=finish(_columns(session.embedded)),

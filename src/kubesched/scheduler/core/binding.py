@@ -40,6 +40,10 @@ _log = logging.getLogger("kubesched.scheduler")
 #: Seconds within which the API server has to say whether a pod is bound, after a binding without an answer. A leader that
 #: cannot reach it for that long has lost the lease.
 _KNOWN_WITHIN: Final = 60.0
+#: Most bindings without an answer while further pods are decided. With more, no pod is bound sooner, because the API server
+#: is the bottleneck; but a pod of high priority, which goes ahead in the queue, waits behind all of them. It is a multiple
+#: of the requests that a transport sends at a time (64), so that the server never waits for a decision.
+MOST_UNANSWERED: Final = 256
 #: Pause in seconds before the pod is read again, and the longest one, to which it is doubled.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 2.0
 
@@ -88,6 +92,25 @@ class BindingCycles:
         #: The bindings under way, in the order they began, with the UIDs of their pods.
         self._tasks: dict[asyncio.Task[None], str] = {}
         self._closing = False
+        #: Number of bindings that a Bind plugin or an extender has begun and not answered.
+        self._unanswered = 0
+        self._caught_up: asyncio.Future[None] | None = None
+
+    @property
+    def is_behind(self) -> bool:
+        """True while so many bindings wait for an answer that no further pod should be decided."""
+        return self._unanswered >= MOST_UNANSWERED
+
+    async def catch_up(self) -> None:
+        """Wait until :attr:`is_behind` is False. One caller at a time."""
+        while self.is_behind:
+            self._caught_up = asyncio.get_running_loop().create_future()
+            await self._caught_up
+
+    def _answered(self) -> None:
+        self._unanswered -= 1
+        if self._caught_up is not None and not self._caught_up.done() and not self.is_behind:
+            self._caught_up.set_result(None)
 
     @property
     def busy(self) -> bool:
@@ -192,11 +215,14 @@ class BindingCycles:
 
     async def _when_bound(self, attempt: Attempt, answer: Awaitable[Status | None]) -> None:
         """End a binding when the Bind plugins have answered."""
+        self._unanswered += 1
         try:
             failure = await self._unless_bound(attempt, _unless_skipped(await answer))
         except Exception as error:
             _log.exception("binding pod %s failed unexpectedly", attempt.assumed.key)
             failure = Status.from_error(error)
+        finally:
+            self._answered()
         self._end(attempt, failure)
 
     async def _unless_bound(self, attempt: Attempt, failure: Status | None) -> Status | None:
@@ -283,12 +309,20 @@ class BindingCycles:
         # A status patch of an earlier attempt must be written before the binding, not after it.
         await self._statuses.settle(attempt.assumed.uid)
         attempt.stage = "Bind"
+        self._unanswered += 1
+        try:
+            return await self._bind_now(attempt)
+        finally:
+            self._answered()
+
+    async def _bind_now(self, attempt: Attempt) -> Status | None:
+        """Let an extender or the Bind plugins bind."""
         try:
             if self._extenders and await extender_calls.bind(self._extenders, attempt.assumed, attempt.node_name):
                 return None
         except ExtenderError as error:
             return await self._unless_bound(attempt, Status.from_error(error))
-        answer = framework.binding.bind(state, attempt.assumed, attempt.node_name)
+        answer = attempt.profile.framework.binding.bind(attempt.state, attempt.assumed, attempt.node_name)
         return await self._unless_bound(
             attempt, _unless_skipped(await answer if isinstance(answer, Awaitable) else answer)
         )

@@ -435,7 +435,10 @@ class Contract:
         raise AssertionError("documentation only")
 
     def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Awaitable[Status | None] | Status | None:
-        """Write the binding to the API server. Skip leaves it to the next Bind plugin. The method may be ``async``."""
+        """Write the binding to the API server. Skip leaves it to the next Bind plugin. The method may be ``async``.
+
+        While 256 bindings are under way, no further pod is decided.
+        """
         raise AssertionError("documentation only")
 
     def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:

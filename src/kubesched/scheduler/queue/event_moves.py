@@ -13,7 +13,7 @@ from functools import partial
 from itertools import zip_longest
 from typing import Any, Final, TypeAlias
 
-from kubesched.api.types import Pod
+from kubesched.api.types import Node, Pod
 from kubesched.base.turns import Steps
 
 from ..framework.queued import QueuedPodInfo
@@ -56,8 +56,13 @@ class EventMoves:
 
     def candidates(self, plan: EventPlan, old: Any, new: Any) -> list[tuple[str, QueuedPodInfo]]:
         """Return the pods that an event may help."""
-        waiting = self._waiting
-        return waiting.pairs() if plan.wildcard else waiting.candidates(plan.rejectors, partial(plan.keys, old, new))
+        waiting, keys = self._waiting, partial(plan.keys, old, new)
+        if plan.wildcard:
+            return waiting.pairs()
+        if isinstance(new, Node):
+            name = new.metadata.name
+            return waiting.candidates_on_node(plan.rejectors, name, self._nominator.nominated_keys(name), keys)
+        return waiting.candidates(plan.rejectors, keys)
 
     def event(self, pairs: _Pairs, plan: EventPlan, old: Any, new: Any, pre_check: _PreCheck = None) -> Steps[None]:
         """Requeue the pods among ``pairs`` that an event helps, and record the event for pods in flight."""
@@ -105,7 +110,7 @@ class EventMoves:
         waiting, node = self._waiting, last.spec.node_name
         nominated = self._nominator.nominated_keys(node)
         held = waiting.held(nominated) if others else {}
-        pairs = waiting.candidates_after_deletion(plan.rejectors, node, nominated, partial(plan.keys, last, None))
+        pairs = waiting.candidates_on_node(plan.rejectors, node, nominated, partial(plan.keys, last, None))
         if others:
             still = waiting.held(nominated)
             held = {key: record for key, record in held.items() if key not in still}

@@ -1,8 +1,8 @@
 """Flush loops: they move pods at fixed times, without an event: at the end of a backoff, or after too long a wait.
 
 One loop flushes the backoff queue each whole second. The other flushes pods that have waited too long for an event,
-every 30 seconds. If these are many, it flushes a part of them each half second, and pods that just came need not wait for all of
-them. A loop without pods to flush rests, so that idle time costs nothing. This does not change the times of
+every 30 seconds. If these are many, it flushes a part of them each half second (:mod:`.leftovers`), and pods that just came need
+not wait for all of them. A loop without pods to flush rests, so that idle time costs nothing. This does not change the times of
 later flushes.
 
 Source: rules/queue §7.
@@ -18,18 +18,14 @@ from typing import Final
 from kubesched.base.tasks import Supervisor
 from kubesched.base.times import Clock
 
+from .leftovers import PART_PERIOD
 from .slices import Slices
 from .sub_queues import SubQueues
 
-__all__ = ["MOST_AT_ONCE", "FlushLoops"]
-
-#: Most pods that have waited too long and are flushed at once; they are tried before pods that came later. Upstream: all.
-MOST_AT_ONCE: Final = 500
+__all__ = ["FlushLoops"]
 
 #: Seconds between two flushes of pods that have waited too long for an event.
 _LEFTOVER_PERIOD: Final = 30.0
-#: Seconds until the next part of these pods is flushed.
-_PART_PERIOD: Final = 0.5
 
 
 class FlushLoops:
@@ -96,8 +92,8 @@ class FlushLoops:
             self._flush_leftover()
             due = self._clock.now() + _LEFTOVER_PERIOD
             while self._is_overdue(now := self._clock.now()):
-                self._next_leftover_flush = now + _PART_PERIOD
-                await asyncio.sleep(_PART_PERIOD)
+                self._next_leftover_flush = now + PART_PERIOD
+                await asyncio.sleep(PART_PERIOD)
                 self._flush_leftover()
             self._next_leftover_flush = due
             while (wait := due - self._clock.now()) > 0:  # noqa: ASYNC110 - a timer may fire early by the clock
@@ -114,7 +110,7 @@ class FlushLoops:
                     await asyncio.sleep(wait)
 
     def _is_overdue(self, now: float) -> bool:
-        """True if a pod has waited too long, because a flush has left it."""
+        """True if a pod has waited too long, because a flush has left it for the next part."""
         oldest = self._queues.unschedulable.oldest()
         return oldest is not None and now - oldest > self._max_in_unschedulable
 

@@ -21,6 +21,7 @@ The queue consists of parts with one idea each:
     :mod:`.in_flight`         pods being scheduled, and the events meanwhile
     :mod:`.nominator`         nominations
     :mod:`.flushing`          moves at fixed times
+    :mod:`.leftovers`         pods that have waited too long for an event
     :mod:`.split_heap`        pods that are popped apart, for extenders
     :mod:`.slices`            long operations
     :mod:`.views`             reading without changing
@@ -43,8 +44,9 @@ from ..framework.metrics import SchedulerMetrics
 from ..framework.queued import QueuedPodInfo
 from ..nodes.templates import PodTemplates
 from .event_moves import EventMoves
-from .flushing import MOST_AT_ONCE, FlushLoops
+from .flushing import FlushLoops
 from .in_flight import InFlight
+from .leftovers import KindOf, Leftovers
 from .moves import POD_ADD, POD_UPDATE, SCHEDULE_ATTEMPT_FAILURE, Moves
 from .nominator import Nominator
 from .order import Order
@@ -83,6 +85,8 @@ class SchedulingQueue:
             apart.
         pop_from_backoff: when no pod is active, the pod whose backoff ends first is taken early (gate
             SchedulerPopFromBackoffQ).
+        kind_of: returns a key of all that the filters know of a pod, or None if no key says so much. Of pods with equal keys that
+            have waited too long, a part is tried at once. By default each pod is tried.
         groups: members of pod groups always wait for the end of their backoff (gate GenericWorkload).
         holders: scheduler name -> plugin that knows the deletions that cannot help a waiting pod.
         slice_time: returns the event loop's time in seconds; by it, long operations are divided while :meth:`run` runs.
@@ -106,10 +110,10 @@ class SchedulingQueue:
         slice_time: Callable[[], float] = lambda: 0.0,
         pop_from_backoff: bool = True,
         groups: bool = False,
+        kind_of: KindOf = lambda pod: None,
     ) -> None:
         metrics = metrics if metrics is not None else SchedulerMetrics()
         self._clock = clock
-        self._max_in_unschedulable = max_in_unschedulable
         self._queues = SubQueues(
             order,
             initial_backoff=initial_backoff,
@@ -139,6 +143,9 @@ class SchedulingQueue:
         )
         self._moves = Moves(
             self._queues, gates, self.nominator, clock, metrics, self._loops.resume, pop_from_backoff=pop_from_backoff
+        )
+        self._leftovers = Leftovers(
+            self._queues, self._in_flight, self.nominator, max_in_unschedulable, kind_of, self._moves.count_rejectors
         )
         self._event_moves = EventMoves(
             self._queues, self._moves, self._hints, self.nominator, self._in_flight, self._waiters.notify
@@ -452,7 +459,7 @@ class SchedulingQueue:
         if self._slices.busy:
             self._slices.defer(self.flush_unschedulable_leftover)
             return
-        pairs = self._queues.unschedulable.older_than(self._clock.now(), self._max_in_unschedulable, MOST_AT_ONCE)
+        pairs = self._leftovers.take(self._clock.now())
         if not pairs:
             return
         for _, record in pairs:

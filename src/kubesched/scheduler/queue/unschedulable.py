@@ -8,8 +8,7 @@ Source: rules/queue §6.4, §7 (upstream ``unschedulablePods``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, KeysView, Mapping
-from itertools import islice
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, KeysView, Mapping
 from operator import attrgetter
 from typing import Final
 
@@ -21,7 +20,7 @@ from ..framework.queued import QueuedPodInfo
 from ..nodes.podinfo import PodInfo
 from .heap import KeyedHeap
 
-__all__ = ["RejectorKey", "UnschedulablePods"]
+__all__ = ["Parked", "RejectorKey", "UnschedulablePods"]
 
 #: Rejector: (scheduler name, plugin name) of a plugin that rejected a pod.
 RejectorKey = tuple[str, str]
@@ -39,33 +38,32 @@ def _no_keys() -> _Keys:
     return _NO_KEYS
 
 
-class _Parked:
+class Parked:
     """Waiting pod, with its present entries in the indexes.
 
-    ``sequence`` orders pods by arrival. ``filed`` are the rejectors under which the pod is indexed. It is empty if any
+    ``sequence`` orders pods by arrival. ``since`` is the time of the last attempt, in epoch seconds, or a later time if the
+    pod need not be tried so soon. ``turn`` is the time of an attempt that others have made needless. ``filed`` are the rejectors under which the pod is indexed. It is empty if any
     event helps the pod, and None before the pod is indexed.
     """
 
-    __slots__ = ("filed", "gated", "held", "key", "names", "record", "sequence")
+    __slots__ = ("filed", "gated", "held", "key", "names", "record", "sequence", "since", "stamp", "turn")
 
     def __init__(self, key: str, record: QueuedPodInfo, sequence: int) -> None:
         self.key = key
         self.record = record
         self.sequence = sequence
         self.gated = False
+        #: The record's timestamp when ``since`` was set from it.
+        self.stamp = self.since = record.timestamp
+        self.turn: float | None = None
         self.filed: tuple[RejectorKey, ...] | None = None
         #: (rejector, hint key) of the pod, for rejectors that find their pods by hint keys.
         self.names: tuple[tuple[RejectorKey, str], ...] = ()
-        #: Not None if the pod is held: only some deletions may help it.
+        #: Not None if the pod is held: only deletions and changes on some nodes may help it.
         self.held: _Hold | None = None
 
 
 _by_sequence = attrgetter("sequence")
-
-
-def _in_order(found: dict[str, _Parked]) -> list[tuple[str, QueuedPodInfo]]:
-    # The pods of an index are nearly in order, so sorting takes little more than one pass.
-    return [(parked.key, parked.record) for parked in sorted(found.values(), key=_by_sequence)]
 
 
 class UnschedulablePods:
@@ -75,8 +73,8 @@ class UnschedulablePods:
     and a pod that no plugin rejected. The gauges count a pod as gated or as waiting by its state when it was last put
     here. So they stay right even if a caller has changed the record since.
 
-    A **held** pod is one that a :class:`~kubesched.scheduler.framework.holding.Holder` keeps from deletions that cannot
-    help it. It is only indexed by its hold key.
+    A **held** pod is one that a :class:`~kubesched.scheduler.framework.holding.Holder` keeps from deletions, and changes of
+    nodes, that cannot help it. It is only indexed by its hold key.
     """
 
     __slots__ = (
@@ -97,14 +95,14 @@ class UnschedulablePods:
         ``pod_keys``: rejector to the function that returns the hint keys by which its pods are found.
         """
         self._pod_keys = pod_keys or {}
-        self._by_name: dict[tuple[RejectorKey, str], dict[str, _Parked]] = {}
+        self._by_name: dict[tuple[RejectorKey, str], dict[str, Parked]] = {}
         self._known = frozenset(known_schedulers)
         self._holders = holders or {}
-        self._held: dict[_Hold, dict[str, _Parked]] = {}
-        self._entries: dict[str, _Parked] = {}
-        self._by_rejector: dict[RejectorKey, dict[str, _Parked]] = {}
-        self._always: dict[str, _Parked] = {}
-        self._timeouts: KeyedHeap[QueuedPodInfo] = KeyedHeap(attrgetter("timestamp"))
+        self._held: dict[_Hold, dict[str, Parked]] = {}
+        self._entries: dict[str, Parked] = {}
+        self._by_rejector: dict[RejectorKey, dict[str, Parked]] = {}
+        self._always: dict[str, Parked] = {}
+        self._timeouts: KeyedHeap[Parked] = KeyedHeap(attrgetter("since"))
         self._gated = gated
         self._waiting = waiting
         self._sequence = 0
@@ -116,7 +114,7 @@ class UnschedulablePods:
         gated = record.gated
         if parked is None:
             self._sequence += 1
-            parked = self._entries[key] = _Parked(key, record, self._sequence)
+            parked = self._entries[key] = Parked(key, record, self._sequence)
             parked.gated = gated
             (self._gated if gated else self._waiting).value += 1
         else:
@@ -125,10 +123,13 @@ class UnschedulablePods:
                 (self._gated if parked.gated else self._waiting).value -= 1
                 (self._gated if gated else self._waiting).value += 1
                 parked.gated = gated
+        if parked.stamp != record.timestamp:
+            parked.stamp = parked.since = record.timestamp
+            parked.turn = None
         if gated:
             self._timeouts.remove(key)
         else:
-            self._timeouts.put(key, record)
+            self._timeouts.put(key, parked)
         self._file(parked)
         return new
 
@@ -165,34 +166,32 @@ class UnschedulablePods:
         for (_, _, filed), held in self._held.items():
             if not wanted.isdisjoint(filed):
                 found.update(held)
-        return _in_order(found)
+        return self.in_order(found.values())
 
     def candidates_not_held(
         self, rejectors: Iterable[RejectorKey], keys: Callable[[], _Keys] = _no_keys
     ) -> list[tuple[str, QueuedPodInfo]]:
         """Like :meth:`candidates`, without held pods."""
         found = self._candidates(rejectors, keys)
-        return _in_order(found) if found else []
+        return self.in_order(found.values()) if found else []
 
     def held(self, keys: Iterable[str]) -> dict[str, QueuedPodInfo]:
         """Return the pods among these keys that are held, by key."""
         found = {key: self._entries.get(key) for key in keys}
         return {key: parked.record for key, parked in found.items() if parked is not None and parked.held is not None}
 
-    def candidates_after_deletion(
+    def candidates_on_node(
         self,
         rejectors: Iterable[RejectorKey],
         node_name: str,
         nominated: Iterable[str],
         keys: Callable[[], _Keys] = _no_keys,
     ) -> list[tuple[str, QueuedPodInfo]]:
-        """Like :meth:`candidates`, for the deletion of a pod on a node.
+        """Like :meth:`candidates`, for a change of a node, or the deletion of a pod on it.
 
-        Held pods that the deletion cannot help are left out.
-
-        ``nominated`` are the keys of the pods nominated to the node.
+        Held pods that the change cannot help are left out. ``nominated`` are the keys of the pods nominated to the node.
         """
-        found: dict[str, _Parked] = {}
+        found: dict[str, Parked] = {}
         for key in nominated:
             parked = self._entries.get(key)
             if parked is None or parked.held is None:
@@ -203,13 +202,14 @@ class UnschedulablePods:
                 if self._holders[scheduler].may_help_nominated(parked.record.pod_info, own, node_name):
                     found[key] = parked
         found.update(self._candidates(rejectors, keys))
-        for (scheduler, common, _), held in self._held.items():
-            if self._holders[scheduler].may_help(common, node_name):
+        wanted = set(rejectors)
+        for (scheduler, common, filed), held in self._held.items():
+            if not wanted.isdisjoint(filed) and self._holders[scheduler].may_help(common, node_name):
                 found.update(held)
-        return _in_order(found)
+        return self.in_order(found.values())
 
-    def _candidates(self, rejectors: Iterable[RejectorKey], keys: Callable[[], _Keys]) -> dict[str, _Parked]:
-        found: dict[str, _Parked] = dict(self._always)
+    def _candidates(self, rejectors: Iterable[RejectorKey], keys: Callable[[], _Keys]) -> dict[str, Parked]:
+        found: dict[str, Parked] = dict(self._always)
         if not self._by_rejector:
             return found
         named_keys = keys()
@@ -222,21 +222,44 @@ class UnschedulablePods:
                 found.update(self._by_name.get((rejector, key), ()))
         return found
 
-    def older_than(self, now: float, limit: float, most: int) -> list[tuple[str, QueuedPodInfo]]:
-        """Return pods whose last attempt is more than ``limit`` seconds ago: ``most`` at most, and gated ones besides."""
-        entries = [parked for parked in self._entries.values() if now - parked.record.timestamp > limit]
-        entries.sort(key=_by_sequence)
-        left = islice((parked for parked in entries if not parked.gated), most, None)
-        later = {parked.key for parked in left}
-        return [(parked.key, parked.record) for parked in entries if parked.key not in later]
+    def overdue(self, now: float, limit: float) -> Iterator[Parked]:
+        """Take out and yield the pods that are not gated and have waited longer than ``limit`` seconds, the longest wait first.
+
+        Each of them is to be removed, or to be given to :meth:`postpone`, before the next call.
+        """
+        while (parked := self._timeouts.peek()) is not None and now - parked.since > limit:
+            self._timeouts.pop()
+            yield parked
+
+    def postpone(self, parked: Parked, since: float) -> None:
+        """Let a pod's timeout begin at another time."""
+        parked.since = since
+        self._timeouts.put(parked.key, parked)
+
+    def gated_older_than(self, now: float, limit: float) -> list[Parked]:
+        """Return the gated pods whose last attempt is more than ``limit`` seconds ago."""
+        if not self._gated.value:
+            return []
+        return [one for one in self._entries.values() if one.gated and now - one.record.timestamp > limit]
 
     def oldest(self) -> float | None:
-        """Return the earliest timestamp of a pod that is not gated, or None."""
+        """Return the earliest time from which a pod that is not gated waits, or None."""
         head = self._timeouts.peek()
-        return None if head is None else head.timestamp
+        return None if head is None else head.since
+
+    def parked(self, record: QueuedPodInfo) -> Parked | None:
+        """Return the entry of a pod that waits here; None if it does not."""
+        parked = self._entries.get(record.key)
+        return parked if parked is not None and parked.record is record else None
+
+    @staticmethod
+    def in_order(found: Iterable[Parked]) -> list[tuple[str, QueuedPodInfo]]:
+        """Return pods, with their keys, in the order of arrival."""
+        # The pods of an index are nearly in order, so sorting takes little more than one pass.
+        return [(parked.key, parked.record) for parked in sorted(found, key=_by_sequence)]
 
     def pairs(self) -> list[tuple[str, QueuedPodInfo]]:
-        return _in_order(self._entries)
+        return self.in_order(self._entries.values())
 
     def keys(self) -> KeysView[str]:
         return self._entries.keys()
@@ -273,7 +296,7 @@ class UnschedulablePods:
         common = holder.hold_key(record.pod_info, record.unschedulable_plugins)
         return None if common is None else (scheduler, common, filed)
 
-    def _file(self, parked: _Parked) -> None:
+    def _file(self, parked: Parked) -> None:
         filed = self._rejectors(parked.record)
         held = self._hold(parked.record, filed)
         names = self._names(filed, parked.record) if self._pod_keys and held is None else ()
@@ -303,7 +326,7 @@ class UnschedulablePods:
             for key in dict.fromkeys(keys(record.pod_info))
         )
 
-    def _unfile(self, parked: _Parked) -> None:
+    def _unfile(self, parked: Parked) -> None:
         filed = parked.filed
         if filed is None:
             return

@@ -73,7 +73,8 @@ class QueueViews:
 
     def retry_at(self, record: QueuedPodInfo) -> float:
         """Return the time from which on a waiting pod is tried again without an event; some seconds later it is."""
-        return record.timestamp + self._max_in_unschedulable
+        parked = self._queues.unschedulable.parked(record)
+        return (record.timestamp if parked is None else parked.since) + self._max_in_unschedulable
 
     def records(self) -> list[tuple[str, list[QueuedPodInfo]]]:
         """Return the queued pods by place, in no order: ``Active``, ``Backoff`` and ``Unschedulable``.

@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from prometheus_client import GC_COLLECTOR, PLATFORM_COLLECTOR, PROCESS_COLLECTOR, Metric, generate_latest
-from prometheus_client.utils import floatToGoString
+from kubesched.base.extras import needing
 
 from ..framework.metrics import HistogramSample, MetricFamily
+
+with needing("the page of metrics", "server"):
+    from prometheus_client import GC_COLLECTOR, PLATFORM_COLLECTOR, PROCESS_COLLECTOR, Metric, generate_latest
+    from prometheus_client.utils import floatToGoString
 
 __all__ = ["write"]
 

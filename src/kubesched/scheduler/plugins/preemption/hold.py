@@ -5,7 +5,8 @@ decide where such a pod may run, so a deletion helps only if enough is free on t
 terminate, the pod cannot preempt again (rules/preemption §3.1). So room that further evictions would make does not count.
 
 Any other pod waits for room if each node lacks resources for it, or is ruled out by a filter that reads the node alone.
-A deletion changes one node, so it helps only if enough is free on that node afterwards, or if pods can be evicted.
+A deletion changes one node, so it helps only if enough is free on that node afterwards, or if pods can be evicted. The same
+is true of a change of a node.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Final, NamedTuple
 
 from kubesched.api.requests import Resources
 
+from ...framework.entries import FilterEntry
 from ...framework.interface import Handle
 from ...nodes.node_table import CPU_ROW, EPHEMERAL_ROW, MEMORY_ROW, PODS_ROW
 from ...nodes.nominated_rows import requested_by
@@ -51,11 +53,16 @@ class _Key(NamedTuple):
 
 
 class _Room(NamedTuple):
-    """Key of pods that wait for room: ``evicts`` is False for pods that never preempt."""
+    """Key of pods that wait for room: ``evicts`` is False for pods that never preempt.
+
+    ``lacks`` is False for pods that no node has rejected for lack of resources. If a node is changed that has no room, they have
+    to be tried: they wait for room there from then on.
+    """
 
     priority: int
     amounts: Amounts
     evicts: bool
+    lacks: bool
 
 
 class VictimsAwaited:
@@ -72,6 +79,8 @@ class VictimsAwaited:
         self._rejectors: dict[frozenset[str], frozenset[str]] = {}
         #: Plugins whose rejections end by deletions on the rejected node only, and by room there; None before its first use.
         self._of_room: frozenset[str] | None = None
+        #: Filter that knows the amounts of other resources than cpu, memory and ephemeral storage.
+        self._fit: FilterEntry | None = None
 
     def add(self, trial: FastTrial, node_name: str) -> None:
         """Note that a pod preempts on a node."""
@@ -106,6 +115,8 @@ class VictimsAwaited:
     def may_help(self, key: Hashable, node_name: str) -> bool:
         """See :meth:`..Holder.may_help`."""
         assert isinstance(key, _Key | _Room)
+        if isinstance(key, _Room) and not key.lacks:
+            return True
         if isinstance(key, _Room) and key.evicts and self._handle.snapshot.table.placed.has_below(key.priority):
             return True
         return self._has_capacity(key, node_name, "")
@@ -124,18 +135,30 @@ class VictimsAwaited:
             framework = self._handle.framework
             alone = {entry.name for entry in framework.filters if entry.is_local and not entry.reads_pods}
             others = {name for name, _ in framework.points["postFilter"]} - {self._plugin, _DEVICES}
-            is_known = not others and not self._handle.extenders
+            fits = [entry for entry in framework.filters if entry.name == _FIT]
+            self._fit = next((entry for entry in fits if not entry.is_plain), None)
+            is_known = bool(fits) and not others and not self._handle.extenders
             self._of_room = frozenset({*alone, _FIT, self._plugin}) if is_known else frozenset()
-        if _FIT not in rejectors or not rejectors <= self._of_room:
+        if not rejectors or not rejectors <= self._of_room:
             return None
-        wanted = pod.fit_requests
-        if pod.spec.scheduling_group is not None or pod.spec.resource_claims or wanted.scalars:
+        if pod.spec.scheduling_group is not None or pod.spec.resource_claims:
             return None
         if self._handle.nominations.node_of(pod.uid):
             return None
+        amounts = self._amounts(pod)
+        if amounts is None:
+            return None
+        return _Room(pod.priority, amounts, pod.spec.preemption_policy != "Never", _FIT in rejectors)
+
+    def _amounts(self, pod: PodInfo) -> Amounts | None:
+        """Return the amounts that a pod needs on a node; None if a device may stand for one, or no node has the resource."""
+        wanted = pod.fit_requests
+        if wanted.scalars:
+            question = self._fit.plugin.ask(pod, self._handle.snapshot.table) if self._fit is not None else None
+            amounts = question.amounts() if question is not None else None
+            return None if amounts is None else tuple(amounts)
         counted = (CPU_ROW, wanted.milli_cpu), (MEMORY_ROW, wanted.memory), (EPHEMERAL_ROW, wanted.ephemeral_storage)
-        amounts = (PODS_ROW, 1), *(entry for entry in counted if entry[1] > 0)
-        return _Room(pod.priority, amounts, pod.spec.preemption_policy != "Never")
+        return (PODS_ROW, 1), *(entry for entry in counted if entry[1] > 0)
 
     def _waits(self, pod: PodInfo, node_name: str) -> bool:
         """True if victims of the pod are still there."""
