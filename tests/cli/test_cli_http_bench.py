@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from typing import Any
 
 import pytest
 from cli_kit import run
+
+from kubesched.api.kinds import Kind
+from kubesched.cli.console import ProgressBar
+from kubesched.cli.http_bench import PLAIN_POD, create_pods
 
 
 def test_pods_are_created_over_http_bound_and_run(capsys: pytest.CaptureFixture[str]) -> None:
@@ -59,3 +65,15 @@ def test_a_cluster_that_cannot_start_is_explained(
     ran = run(capsys, "bench", "--http", "--nodes", 1, "--pods", 1, "--runs", 1)
     assert ran.code == 1
     assert "kubesched up did not start" in ran.err
+
+
+def test_names_of_pods_do_not_rest_on_five_random_letters() -> None:
+    prefixes: list[str] = []
+
+    class Writes:
+        async def create(self, kind: Kind, namespace: str, obj: Any) -> None:
+            prefixes.append(obj["metadata"]["generateName"])
+
+    transport: Any = Writes()
+    asyncio.run(create_pods(transport, PLAIN_POD, 30, 4, ProgressBar()))
+    assert len(set(prefixes)) == 30

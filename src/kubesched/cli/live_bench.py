@@ -35,7 +35,7 @@ from kubesched.client.http import HttpTransport
 from .bench_processes import child, cluster, cpu_seconds, memory_mib, refuse_others
 from .console import ProgressBar, print_lines, progress_bar, write_json
 from .errors import CliError
-from .http_bench import PLAIN_POD, create_pods
+from .http_bench import PLAIN_POD, create_pods, numbered
 from .interrupts import run_loop
 
 __all__ = ["LiveRun", "run"]
@@ -200,7 +200,7 @@ class _Bindings:
             for number in left:  # the tasks share it: each takes the next number
                 await asyncio.sleep(begun + number / rate - time.perf_counter())
                 sent = time.perf_counter()
-                self._created[(await self._transport.create(PODS, "default", self._pod)).uid] = sent
+                self._created[(await self._transport.create(PODS, "default", numbered(self._pod, number))).uid] = sent
 
         async with Supervisor("requests") as tasks:
             for number in range(connections):
