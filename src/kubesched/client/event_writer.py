@@ -35,6 +35,8 @@ from kubesched.api.types import Node, ObjectReference, Pod
 from kubesched.api.wire import ApiError, Item, Transport
 from kubesched.base.times import Clock, micro_time, timestamp
 
+from .connection_log import reason_of
+
 __all__ = ["NORMAL", "WARNING", "Counting", "Counts", "Entry", "EventWriter", "Key", "Referable", "Reference", "Series"]
 
 logger = logging.getLogger("kubesched.client")
@@ -430,7 +432,7 @@ class EventWriter:
             if entry.posted:
                 await self._patch(entry)
             if not entry.posted:
-                await self._post(entry)
+                await self._post(entry, tries)
         except Exception as error:
             self._failed(entry, error, tries)
 
@@ -452,7 +454,7 @@ class EventWriter:
                 raise
             entry.posted = False
 
-    async def _post(self, entry: Entry) -> None:
+    async def _post(self, entry: Entry, tries: int) -> None:
         counting = self._counting
         while not entry.posted:
             entry.name = entry.name or self._name(entry.regarding.name, entry.time)
@@ -460,6 +462,10 @@ class EventWriter:
                 await self._transport.create(counting.kind, entry.namespace, self._build(entry))
             except ApiError as error:
                 taken = error.reason == "AlreadyExists"
+                if taken and tries and entry.count == 1:  # an earlier try was carried out, and its answer was lost
+                    entry.posted = True
+                    self.posted += 1
+                    return
                 if not (taken and counting.renames):
                     entry.posted = taken
                     raise
@@ -489,5 +495,5 @@ class EventWriter:
             return
         if not isinstance(error, ApiError | OSError):  # this is a defect of this program, so the traceback is needed
             logger.error("event %s/%s could not be sent", entry.namespace, entry.name, exc_info=error)
-        about, text = entry.regarding, str(error) or repr(error)
+        about, text = entry.regarding, reason_of(error)
         self._report(f"event {entry.key.reason} about {about.kind} {entry.namespace}/{about.name} given up: {text}")

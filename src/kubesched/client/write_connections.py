@@ -243,5 +243,5 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._lost(self)
-        text = str(exc) if exc is not None else "the server closed the connection"
+        text = "the server closed the connection" if exc is None else getattr(exc, "strerror", None) or str(exc)
         self._fail(ConnectionResetError(errno.ECONNRESET, text))
