@@ -55,6 +55,11 @@ def test_an_error_that_is_its_own_cause(caplog: pytest.LogCaptureFixture) -> Non
     assert "the connection is lost: its own cause" in lines(caplog)[0]
 
 
+def test_an_error_without_words_is_named() -> None:
+    assert connection_failure("here", TimeoutError()) == "here: the connection is lost: timed out"
+    assert connection_failure("here", ConnectionResetError()) == "here: the connection is lost: ConnectionResetError()"
+
+
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelname in ("INFO", "WARNING", "ERROR")]
 

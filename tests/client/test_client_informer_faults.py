@@ -166,6 +166,40 @@ def test_a_defect_of_the_sink_ends_the_reflector(method: str) -> None:
     assert repr(error) == "ConnectionResetError('a defect')"
 
 
+def test_a_new_list_after_a_restart_does_not_wait_for_the_tries_that_failed_before() -> None:
+    """A restarted API server has forgotten its history: each watch is refused with 410 as soon as it answers again."""
+    server = FakeServer()
+    server.put("a")
+    met: list[tuple[float, Exception]] = []
+    listed: list[float] = []
+
+    class Noting(View):
+        def on_add(self, obj: Any, is_initial: bool) -> None:
+            listed.append(asyncio.get_running_loop().time())
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        informer = Informer(server, NODES, rng=Random(5), on_error=lambda error: met.append((loop.time(), error)))
+        informer.add_handler(Noting())
+        task = asyncio.create_task(informer.run())
+        await informer.wait_synced()
+        for number in range(2):
+            await asyncio.sleep(0.1)  # a watch is open now
+            server.watch_failures.append(ConnectionRefusedError("down"))
+            server.cut(ConnectionResetError("reset"))
+            await asyncio.sleep(0.1)  # and now none is
+            server.put(f"new-{number}")
+            server.compact()
+            await asyncio.sleep(60.0)
+        task.cancel()
+
+    run_virtual(main())
+    expired = [time for time, error in met if isinstance(error, ApiError)]
+    waited = [after - before for before, after in zip(expired, listed[1:], strict=True)]
+    for seconds, base in zip(waited, (0.8, 1.6), strict=True):
+        assert base <= seconds <= 2 * base + 0.1
+
+
 class Flaky:
     """A handler that keeps a copy of the objects, and fails by lot: before it has done its work, or after."""
 

@@ -52,18 +52,16 @@ def test_a_server_that_takes_all_is_not_held_back() -> None:
 
 
 def test_a_server_with_little_room_refuses_few_requests() -> None:
-    """If each waited by itself, there would be 52,360 refusals, and 4,560 would give up after ten retries.
-
-    If all waited after each refusal, it would take 165 s. The room is enough for 5,000 requests in 6.25 s.
-    """
+    """If each waited by itself, there would be 52,360 refusals, and 4,560 would give up after ten retries."""
 
     async def main() -> None:
         pace, server = Pace(128), Server(8)
         await asyncio.gather(*(server.write(pace) for _ in range(5_000)))
         assert server.done == 5_000
-        assert server.refusals < 500
-        assert asyncio.get_running_loop().time() < 10.0
+        assert server.refusals < 300
         assert 1 <= pace.limit <= 2 * server.room
+        # 6.3 s if none were refused; 165 s if all waited for each that is refused
+        assert asyncio.get_running_loop().time() < 12.0
 
     run(main())
 
@@ -80,13 +78,23 @@ def test_the_limit_comes_back_when_there_is_room_again() -> None:
     run(main())
 
 
-def test_all_requests_wait_if_not_even_one_is_taken_but_not_for_ever() -> None:
+def test_others_go_on_while_the_server_takes_some() -> None:
     async def main() -> None:
         pace, loop = Pace(4), asyncio.get_running_loop()
-        for limit in (2, 1):
-            async with pace as token:
-                pace.refused(token, 60.0)
-            assert (loop.time(), pace.limit) == (0.0, limit)
+        async with pace:
+            pace.taken()
+        async with pace as token:
+            pace.refused(token, 3.0)
+        async with pace:
+            assert loop.time() == 0.0
+            assert pace.limit == 2
+
+    run(main())
+
+
+def test_all_requests_wait_as_long_as_one_was_told_to_but_not_for_ever() -> None:
+    async def main() -> None:
+        pace, loop = Pace(4), asyncio.get_running_loop()
         async with pace as token:
             pace.refused(token, 3.0)
         begun = loop.time()

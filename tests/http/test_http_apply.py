@@ -53,7 +53,7 @@ def test_what_another_manager_set_is_a_conflict_unless_forced() -> None:
             (cause,) = answer.data["details"]["causes"]
             assert cause == {
                 "reason": "FieldManagerConflict",
-                "message": 'conflict with "first" using apps/v1',
+                "message": 'conflict with "first"',
                 "field": ".spec.replicas",
             }
             assert (await _live(api))["spec"]["replicas"] == 1

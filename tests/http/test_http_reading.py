@@ -447,3 +447,15 @@ def test_an_autoscaler_shows_its_metrics_with_their_targets() -> None:
             assert row["cells"][:6] == ["h", "Deployment/d", targets, "1", 3, 2]
 
     run(main())
+
+
+def test_a_refusal_names_no_empty_group_and_a_selector_does_not_end_with_a_comma() -> None:
+    """Both were compared with the library of the API server of Kubernetes 1.36."""
+
+    async def main() -> None:
+        async with served() as api:
+            missing = await api.get(f"{PODS}/none")
+            assert missing.data["details"] == {"name": "none", "kind": "pods"}
+            assert (await api.get(f"{PODS}?labelSelector=a%3Db%2C")).status == 400
+
+    run(main())

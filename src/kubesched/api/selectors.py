@@ -296,6 +296,8 @@ def parse_selector_text(text: str) -> Selector:
                 "write key, !key, key=value, key!=value, key in (a,b) or key notin (a,b), separated by commas"
             )
         position = match.end()
+        if position == len(text) and text.endswith(","):
+            raise SelectorError(f"the selector {text!r} ends with a comma; another requirement is expected after it")
         if len(requirements) == MOST_REQUIREMENTS:
             raise SelectorError(f"more than {MOST_REQUIREMENTS} requirements; write key in (a,b) for those of one key")
         if match["absent"]:

@@ -115,7 +115,7 @@ class ApiError(Exception):
             "reason": self.reason,
         }
         if self.details or self._has_details:
-            status["details"] = self.details
+            status["details"] = {key: value for key, value in self.details.items() if value != ""}
         status["code"] = self.code
         return status
 

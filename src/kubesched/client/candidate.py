@@ -21,7 +21,7 @@ from kubesched.base.tasks import Supervisor
 from kubesched.base.times import Clock, micro_time, parse_time
 
 from .backoff import Backoff
-from .connection_log import ConnectionLog
+from .connection_log import ConnectionLog, reason_of
 from .informer import Informer
 from .lease import LeaseConfig
 
@@ -96,7 +96,7 @@ class LeaseCandidate:
                     await self._write()
             except (ApiError, OSError, ValueError) as error:  # a timeout is an OSError, a wrong time a ValueError
                 if not self._connection.failed(error):
-                    logger.error("cannot renew lease candidate %s: %s", self._name, error or "timed out")
+                    logger.error("cannot renew lease candidate %s: %s", self._name, reason_of(error))
             else:
                 self.renewals += 1
                 return

@@ -20,7 +20,7 @@ from kubesched.api.wire import ApiError, NotLeaderError
 
 from .http_reading import AnswerTooLongError
 
-__all__ = ["ConnectionLog", "connection_failure"]
+__all__ = ["ConnectionLog", "connection_failure", "reason_of"]
 
 logger = logging.getLogger("kubesched.client")
 
@@ -46,8 +46,13 @@ def connection_failure(server: str, error: BaseException) -> str:
     if not state:
         return ""
     advice = f"; {_ADVICE[state]}" if _ADVICE[state] else ""
-    reason = getattr(error, "strerror", None) or error or repr(error)
-    return f"{server}: {state}: {reason}{advice}"
+    return f"{server}: {state}: {reason_of(error)}{advice}"
+
+
+def reason_of(error: BaseException) -> str:
+    """Return the words of an error for a log. Some errors, such as those of a time-out, have none of their own."""
+    words = str(getattr(error, "strerror", None) or error)
+    return words or ("timed out" if isinstance(error, TimeoutError) else repr(error))
 
 
 class ConnectionLog:

@@ -34,6 +34,8 @@ from kubesched.api.types import Node, ObjectReference, Pod
 from kubesched.api.wire import ApiError, Item, Transport
 from kubesched.base.times import Clock, micro_time, timestamp
 
+from .connection_log import reason_of
+
 __all__ = ["NORMAL", "WARNING", "Counting", "Counts", "Entry", "EventWriter", "Key", "Referable", "Reference", "Series"]
 
 logger = logging.getLogger("kubesched.client")
@@ -475,11 +477,12 @@ class EventWriter:
                 await self._transport.create(counting.kind, entry.namespace, self._build(entry))
             except ApiError as error:
                 taken = error.reason == "AlreadyExists"
+                if taken and tries and entry.count == 1:  # an earlier try was carried out, and its answer was lost
+                    entry.posted = True
+                    self.posted += 1
+                    return
                 if not (taken and counting.renames):
                     entry.posted = taken
-                    if taken and tries and entry.count == 1:
-                        self.posted += 1  # by the try before, whose answer was lost
-                        return
                     raise
                 entry.name = ""  # another component recorded an event of this name in the same instant
             else:
@@ -507,5 +510,5 @@ class EventWriter:
             return
         if not isinstance(error, ApiError | OSError):  # this is a defect of this program, so the traceback is needed
             logger.error("event %s/%s could not be sent", entry.namespace, entry.name, exc_info=error)
-        about, text = entry.regarding, str(error) or repr(error)
+        about, text = entry.regarding, reason_of(error)
         self._report(f"event {entry.key.reason} about {about.kind} {entry.namespace}/{about.name} given up: {text}")

@@ -25,7 +25,7 @@ from kubesched.api.wire import ApiError, Item, Transport
 from kubesched.base.tasks import child
 from kubesched.base.times import Clock, micro_time, timestamp
 
-from .connection_log import ConnectionLog
+from .connection_log import ConnectionLog, reason_of
 
 __all__ = ["LeaderElector", "LeaseConfig", "LeaseError"]
 
@@ -196,7 +196,7 @@ class LeaderElector:
                 won = await (self._follow() if self._config.coordinated else self._take_or_renew())
         except (ApiError, OSError, TimeoutError) as error:
             if not self._connection.failed(error):
-                logger.error("error retrieving or updating lease %s: %s", self._name, error or "timed out")
+                logger.error("error retrieving or updating lease %s: %s", self._name, reason_of(error))
             return False
         finally:
             self._report_holder()
@@ -295,7 +295,7 @@ class LeaderElector:
                     released = {"holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": now, "renewTime": now}
                     await self._put(observed.item, {**observed.spec, **released})
         except (ApiError, OSError, TimeoutError) as error:
-            logger.error("failed to release lease %s: %s", self._name, error or "timed out")
+            logger.error("failed to release lease %s: %s", self._name, reason_of(error))
         await self._record("stopped leading")
 
     # -- the object ------------------------------------------------------------------------------------
@@ -361,7 +361,7 @@ class LeaderElector:
             async with asyncio.timeout(self._config.request_timeout):
                 await self._transport.create(CORE_EVENTS, self._config.namespace, event)
         except (ApiError, OSError, TimeoutError) as error:
-            logger.warning("cannot record %r on lease %s: %s", what, self._name, error or "timed out")
+            logger.warning("cannot record %r on lease %s: %s", what, self._name, reason_of(error))
 
 
 async def _finish(task: asyncio.Task[None]) -> None:

@@ -1,9 +1,10 @@
 """Limit of the requests that are under way at one time, adapted to what the server takes.
 
 A server that is short of resources answers 429 ("too many requests"). Each such answer halves the limit, each request
-that is taken raises it again, by one for a whole round of requests (additive increase, multiplicative decrease). The
-refused request waits as long as the answer asks for. The others go on, as the server takes some of them, unless the
-limit was one already: then nothing is taken, and the pause holds back all requests.
+that is taken raises it again, by one for three rounds of requests (additive increase, multiplicative decrease). The
+request that was refused waits as long as the answer asks; the others go on below the lower limit. If the server has
+taken none since the last decrease, all wait: they would be refused, too, and every refusal costs the server time and the
+pod one of its tries.
 
 Caller: :mod:`.http`, one for each transport.
 """
@@ -18,6 +19,8 @@ __all__ = ["MOST_PAUSE", "Pace"]
 
 #: Most seconds that one answer holds back all requests. The request itself waits longer if the server says so.
 MOST_PAUSE: Final = 10.0
+#: Increase of the limit by one round of requests that are taken. One request in each step up is refused in vain.
+_INCREASE: Final = 0.3
 
 
 class Pace:
@@ -29,6 +32,8 @@ class Pace:
         self._busy = 0
         #: Number of decreases so far. A refusal of a request that began before the last one is not a new sign.
         self._round = 0
+        #: True if the server has taken a request since the last decrease.
+        self._has_taken = False
         self._paused_until = 0.0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
@@ -60,17 +65,21 @@ class Pace:
 
     def taken(self) -> None:
         """Take note that the server took a request."""
+        self._has_taken = True
         if self._limit < self._most:
-            self._limit = min(self._limit + 1.0 / self._limit, float(self._most))
+            self._limit = min(self._limit + _INCREASE / self._limit, float(self._most))
 
     def refused(self, token: int, seconds: float) -> None:
         """Take note of a 429 that asks for a pause of ``seconds``. ``token`` is from the request's begin."""
-        if self.limit == 1:
-            now = asyncio.get_running_loop().time()
-            self._paused_until = max(self._paused_until, now + min(seconds, MOST_PAUSE))
-        if token == self._round:
-            self._round += 1
-            self._limit = max(self._limit / 2.0, 1.0)
+        if token != self._round:
+            return
+        self._round += 1
+        self._limit = max(self._limit / 2.0, 1.0)
+        if self._has_taken:
+            self._has_taken = False
+            return
+        now = asyncio.get_running_loop().time()
+        self._paused_until = max(self._paused_until, now + min(seconds, MOST_PAUSE))
 
     def _leave(self) -> None:
         self._busy -= 1

@@ -6,7 +6,8 @@ the first watch, in pages only when the server cannot do that (:mod:`.watch_list
 
     ended normally            -> watch again from the last version, at once
     connection lost, 429, 5xx -> back off, watch again from the last version
-    410, anything else        -> back off, new round; the sink keeps its objects until the list is complete
+    410, anything else        -> back off, new round; the sink keeps its objects until the list is complete. 410s have a
+                                 backoff of their own
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from kubesched.api.kinds import Kind
 from kubesched.api.wire import ApiError, Item, ListPage, Transport, WatchEvent, WatchOptions, version_number
 
 from .backoff import Backoff, retry_after
-from .connection_log import ConnectionLog
+from .connection_log import ConnectionLog, reason_of
 from .http_reading import has_cause
 from .watch_list import OpenWatch, read_initial_events, stream_error
 
@@ -109,6 +110,7 @@ class Reflector:
         self._watch_list = watch_list
         self._on_error = on_error
         self._backoff = Backoff(rng)
+        self._expiry_backoff = Backoff(rng)
         self._listed = False
         self._server_pages = False  # True if a list from the cache came in pages: this server honours limits
         self.version = 0
@@ -156,14 +158,17 @@ class Reflector:
 
     async def _rest(self, error: Exception, then: str) -> None:
         self.errors += 1
-        delay = self._backoff.next_delay(asyncio.get_running_loop().time())
+        # The server forgets its history when it is restarted, and says so for every kind. It answers by then, so the tries
+        # that failed before do not delay the new list.
+        backoff = self._expiry_backoff if _is_expired(error) else self._backoff
+        delay = backoff.next_delay(asyncio.get_running_loop().time())
         if isinstance(error, ApiError):
             delay = max(delay, retry_after(error.details.get("retryAfterSeconds")) or 0.0)
         if self._connection.failed(error):
             logger.debug("%s: %s in %.1f s", self._kind, then, delay)
         elif isinstance(error, ApiError | OSError | VeryShortWatchError):
             level = logging.INFO if _is_expired(error) else logging.WARNING
-            logger.log(level, "%s: %s; %s in %.1f s", self._kind, error or repr(error), then, delay)
+            logger.log(level, "%s: %s; %s in %.1f s", self._kind, reason_of(error), then, delay)
         else:
             logger.error("%s: unexpected error; %s in %.1f s", self._kind, then, delay, exc_info=error)
         if self._on_error is not None:
@@ -230,7 +235,7 @@ class Reflector:
                     is_said = refused or self._connection.failed(error)
                     level = logging.DEBUG if is_said else logging.WARNING
                     text = "%s: the list cannot be streamed and comes in pages: %s"
-                    logger.log(level, text, self._kind, error or repr(error))
+                    logger.log(level, text, self._kind, reason_of(error))
                     return None
             except BaseException:
                 await watch.close()

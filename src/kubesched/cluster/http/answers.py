@@ -221,9 +221,9 @@ def failed() -> ApiError:
     return ApiError(500, "InternalError", text)
 
 
-def success(details: Mapping[str, Any] | None = None) -> bytes:
-    """The bytes of a Status that reports success."""
+def success(details: Mapping[str, Any] | None = None, code: int = 0) -> bytes:
+    """The bytes of a Status that reports success. ``code`` is 201 after a POST."""
     status: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
     if details:
         status["details"] = dict(details)
-    return encode(status)
+    return encode({**status, "code": code} if code else status)

@@ -74,6 +74,12 @@ def _owners(metadata: Mapping[str, Any]) -> list[_Owner]:
     ]
 
 
+def _place(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return the sort key of an entry of managedFields."""
+    names = (str(entry.get(name) or "") for name in ("time", "manager", "apiVersion", "subresource"))
+    return (entry.get("operation") != "Apply", *names)
+
+
 def _owned_part(data: Mapping[str, Any], *, drop: tuple[str, ...] = ()) -> dict[str, Any]:
     """Return the part of an object whose fields can have owners."""
     part = {key: value for key, value in data.items() if key not in ("apiVersion", "kind", "metadata", *drop)}
@@ -125,7 +131,7 @@ def apply_object(call: Call, applied: Any, *, force: bool) -> tuple[Item, bool]:
         remove(merged, before.fields - mine.fields - held)
         if before.fields == mine.fields:
             mine.entry["time"] = before.entry.get("time")
-    entries = [one.to_data() for one in (mine, *others) if one is mine or one.fields]
+    entries = sorted((one.to_data() for one in (mine, *others) if one is mine or one.fields), key=_place)
     merged["metadata"] = {**merged["metadata"], "managedFields": entries}
     merged["apiVersion"] = kind.api_version
     return call.update(merged), False
@@ -167,7 +173,8 @@ def _settle_conflicts(others: list[_Owner], wanted: set[Path], live: Any, merged
             continue
         manager, _, subresource = owner.key
         place = f' with subresource "{subresource}"' if subresource else ""
-        message = f'conflict with "{manager}"{place} using {owner.entry.get("apiVersion", "")}'
+        using = f" using {owner.entry.get('apiVersion', '')}" if owner.entry.get("operation") == "Update" else ""
+        message = f'conflict with "{manager}"{place}{using}'
         causes += [
             {"reason": "FieldManagerConflict", "message": message, "field": show(path)} for path in sorted(changed)
         ]

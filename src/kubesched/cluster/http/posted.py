@@ -115,7 +115,7 @@ def bind(call: Call, raw: bytes) -> web.Response:
         annotations=metadata.annotations,
         dry_run=dry_run,
     )
-    return call.answer(success(), 201)
+    return call.answer(success(code=201), 201)
 
 
 def evict(call: Call, raw: bytes) -> web.Response:
@@ -135,7 +135,7 @@ def evict(call: Call, raw: bytes) -> web.Response:
         grace_period_seconds=options.grace_period_seconds,
         dry_run=dry_run or options.dry_run == ["All"],
     )
-    return call.answer(success(), 201)
+    return call.answer(success(code=201), 201)
 
 
 def delete_options(call: Call, raw: bytes) -> dict[str, Any]:

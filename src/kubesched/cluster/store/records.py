@@ -210,7 +210,7 @@ class Records:
         version = int(text)
         if version > self._version:
             details = {"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]}
-            message = f"Too large resource version: {version}, current: {self._version}"
+            message = f"Timeout: Too large resource version: {version}, current: {self._version}"
             raise ApiError(504, "Timeout", message, {**details, "retryAfterSeconds": 1})
         return version
 
