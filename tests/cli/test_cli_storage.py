@@ -203,7 +203,7 @@ def volume_of_size(size: str) -> Data:
         ),
         ((claim("data", size="0"),), 'spec.resources[storage]: Invalid value: "0": must be greater than zero'),
         ((volume_of_size("much"),), "cannot be handled as a PersistentVolume: spec.capacity.storage"),
-        ((volume_of_size("-1Gi"),), 'spec.capacity.storage: Invalid value: "-1Gi"'),
+        ((volume_of_size("-1Gi"),), 'spec.capacity[storage]: Invalid value: "-1Gi"'),
         ((volume_of_size("0"),), 'spec.capacity[storage]: Invalid value: "0": must be greater than zero'),
         ((storage_class("fast", mode="Sometimes"),), 'volumeBindingMode: Unsupported value: "Sometimes"'),
         ((csi_node(-1),), "must be greater than or equal to 0"),

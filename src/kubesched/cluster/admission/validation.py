@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kubesched.api.kinds import LEASE_CANDIDATES, PODS, Kind
+from kubesched.api.kinds import LEASE_CANDIDATES, NODES, PODS, Kind
 from kubesched.api.quantity import Quantity, QuantityError, parse_quantity
 from kubesched.api.selectors import is_label_value, is_qualified_name
 from kubesched.api.wire import ApiError
@@ -292,6 +292,7 @@ def check_quantities(
                 if name not in _STANDARD[words]:
                     causes.invalid(f"{path}[{name}]", name, f"must be a standard resource {words}")
         if amount.nanos < 0:
-            causes.invalid(f"{path}[{name}]", str(text), "must be greater than or equal to 0")
+            shown = where if causes.kind is NODES else f"{path}[{name}]"
+            causes.invalid(shown, str(text), "must be greater than or equal to 0")
         result[name] = amount
     return result

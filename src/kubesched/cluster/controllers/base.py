@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final
 
 from kubesched.api.kinds import PODS, Kind
 from kubesched.api.wire import ApiError, Item
+from kubesched.base.times import timestamp
 from kubesched.client.event_writer import NORMAL, WARNING
 
 from ..kubelets import WatchCache
@@ -214,11 +215,15 @@ class WorkloadController(ObjectController):
         """Enqueue the owner of a pod that came, changed its status, is being deleted or went, a little later.
 
         A reconcile reads all pods of its owner. Changes that come together, such as the evictions of a failed zone,
-        therefore share one.
+        therefore share one. A pod that ends in the second in which it came is replaced at once: if that has no end, virtual
+        time stands still, by which a simulation notices it.
         """
         key = owner_key(item, self.kind)
         if key and differ(old, new, _seen_by_owner):
-            self.queue.add_after(key, self.context.settings.batch_seconds)
+            metadata = item.typed.metadata
+            ends = (new is None or metadata.deletion_timestamp) and metadata.creation_timestamp
+            is_young = bool(ends) and ends == timestamp(self.context.now())
+            self.queue.add_after(key, 0.0 if is_young else self.context.settings.batch_seconds)
 
 
 def _seen_by_owner(pod: Item) -> object:
