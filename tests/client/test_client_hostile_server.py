@@ -232,6 +232,32 @@ def test_a_write_that_is_not_repeated_for_want_of_the_lease_ends_as_its_first_an
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("retry", ["refused", "429", "401", "403"])
+def test_a_write_whose_repetition_is_turned_away_ends_as_its_first_answer_did(retry: str) -> None:
+    answers = [b"503 Busy", f"{retry} No".encode()]
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        after = b"Retry-After: 0\r\n" if answers[0].startswith(b"503") else b""
+        writer.write(b"HTTP/1.1 %s\r\n%sContent-Length: 0\r\n\r\n" % (answers.pop(0), after))
+        writer.close()
+        if retry == "refused":
+            stop_listening()
+
+    async def main() -> None:
+        nonlocal stop_listening
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        stop_listening = server.close
+        async with HttpTransport(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}") as client:
+            with pytest.raises(ApiError) as caught:
+                await client.bind("default", "p", "", "n")
+            assert caught.value.code == 503
+        server.close()
+
+    stop_listening: Any = None
+    asyncio.run(main())
+
+
 class _Refusing:
     """A transport that answers everything with 429 and years to wait."""
 

@@ -6,8 +6,8 @@ batches. Needs the ``server`` extra (aiohttp). Callers: :class:`.port.ApiPort` a
 
     refused by the server       -> ApiError; details["retryAfterSeconds"] if the server said when to come back
     not reached, cut off        -> OSError (ConnectionRefusedError if nothing listens)
-    lease lost meanwhile        -> NotLeaderError: a write that waited for a connection is not sent, or not repeated; if it
-                                   was sent before, the ApiError that asked for the retry
+    lease lost meanwhile        -> NotLeaderError: a write that waited for a connection is not sent, or not repeated
+    5xx, and a retry in vain    -> the 5xx, because the first request may have been carried out
     401                         -> one more try with new credentials, if they can be renewed; then ApiError
     429 or 5xx with Retry-After -> wait, at most a minute, and retry, at most ``max_retries`` times; after a 429 all
                                    requests slow down (:mod:`.pace`)
@@ -72,6 +72,8 @@ MAX_RETRIES: Final = 10
 REQUESTS_AT_A_TIME: Final = 64
 #: Seconds before a read whose connection broke is tried again.
 RESET_DELAY: Final = 1.0
+#: Answers to a request that was not carried out. They say nothing of an earlier one.
+_TURNED_AWAY: Final = {401, 403, 429}
 _LARGE: Final = 2**20  # bytes; aiohttp wants a longer body as a file, to send it piece by piece
 
 
@@ -296,10 +298,12 @@ class HttpTransport:
                     or has_cause(error, "ResourceVersionTooLarge")
                     or tries >= self._max_retries
                 ):
-                    raise
+                    if unclear is None or error.code not in _TURNED_AWAY:
+                        raise
+                    break
                 delay, code = after, str(error.code)
                 unclear = error if error.code >= 500 else unclear
-            except NotLeaderError:
+            except (NotLeaderError, ConnectionRefusedError):
                 if unclear is None:
                     raise
                 break
@@ -312,7 +316,7 @@ class HttpTransport:
                 self._observer.repeated(method, code)
             logger.debug("%s %s is repeated in %.1f s", method, path, delay)
             await asyncio.sleep(delay)
-        raise unclear  # it is not repeated without the lease; the first request may have been carried out
+        raise unclear  # the retry was not carried out, but an earlier request may have been
 
     async def _once(
         self, method: str, path: str, query: Mapping[str, str] | None, raw: bytes | None, content_type: str
