@@ -239,9 +239,15 @@ def test_a_refused_write_says_what_was_to_be_written() -> None:
     [ConnectionResetError("gone"), ApiError(504, "Timeout", "no answer"), conflict()],
     ids=["reset", "504", "409"],
 )
-def test_devices_of_a_write_whose_answer_was_lost_are_not_given_to_another_claim(error: Exception) -> None:
+@pytest.mark.parametrize("unread", [(), (ApiError(503, "Busy", "busy"), ConnectionRefusedError("down"))])
+def test_devices_of_a_write_whose_answer_was_lost_are_not_given_to_another_claim(
+    error: Exception, unread: tuple[Exception, ...]
+) -> None:
+    """``unread``: errors of the reads that ask for the write's effect, before one succeeds."""
+
     async def main() -> None:
         house = House(nodes=1, devices=1)
+        house.server.failures += [("get", one) for one in unread]
         for name in ("a", "b"):
             house.server.put(claim(name))
         house.server.late = True  # the informer shows nothing of the write

@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final
 
 from kubesched.api.types import Pod
-from kubesched.api.wire import ApiError
 from kubesched.base.tasks import Supervisor, child
 
 from ..extenders import calls as extender_calls
@@ -23,6 +22,7 @@ from ..framework.events import ASSIGNED_POD_DELETE
 from ..framework.metrics import SchedulerMetrics
 from ..framework.recorded_events import SCHEDULED
 from ..framework.status import Code, Status
+from ..framework.uncertain import read_until_answered
 from ..framework.waiting import PodInPreBind, WaitingPod
 from ..nodes.nominating import NominatingInfo
 from ..queue import SchedulingQueue
@@ -37,15 +37,10 @@ __all__ = ["BindingCycles"]
 
 _log = logging.getLogger("kubesched.scheduler")
 
-#: Seconds within which the API server has to say whether a pod is bound, after a binding without an answer. A leader that
-#: cannot reach it for that long has lost the lease.
-_KNOWN_WITHIN: Final = 60.0
 #: Most bindings without an answer while further pods are decided. With more, no pod is bound sooner, because the API server
 #: is the bottleneck; but a pod of high priority, which goes ahead in the queue, waits behind all of them. It is a multiple
 #: of the requests that a transport sends at a time (64), so that the server never waits for a decision.
 MOST_UNANSWERED: Final = 256
-#: Pause in seconds before the pod is read again, and the longest one, to which it is doubled.
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 2.0
 
 
 class _StoppedError(Exception):
@@ -234,22 +229,9 @@ class BindingCycles:
         error = failure.as_error() if failure is not None and failure.code is Code.ERROR else None
         if error is None or not is_open(error):
             return failure
-        pause = _FIRST_PAUSE
-        try:
-            async with asyncio.timeout(_KNOWN_WITHIN):
-                while True:
-                    try:
-                        stored = await self._client.read_pod(attempt.assumed.pod)
-                    except (ApiError, OSError):
-                        if self._closing:
-                            return failure
-                    else:
-                        is_bound = stored is not None and stored.spec.node_name == attempt.node_name
-                        return None if is_bound else failure
-                    await asyncio.sleep(pause)
-                    pause = min(2 * pause, _LONGEST_PAUSE)
-        except TimeoutError:
-            return failure
+        pod = attempt.assumed.pod
+        stored = await read_until_answered(lambda: self._client.read_pod(pod), closing=lambda: self._closing)
+        return None if stored is not None and stored.spec.node_name == attempt.node_name else failure
 
     def _end(self, attempt: Attempt, failure: Status | Rejection | None) -> None:
         """End a binding: PostBind, event and metrics, or the handling of its failure."""

@@ -23,6 +23,7 @@ from kubesched.api.wire import ApiError, tolerate
 from kubesched.base.times import timestamp
 
 from ...framework.interface import Handle
+from ...framework.uncertain import read_until_answered
 from ..assume_cache import AssumeError
 from .claim_state import ClaimState, PodClaim
 from .extended_resources import is_in_memory
@@ -92,16 +93,14 @@ class ClaimWriter:
     async def _stored_in_spite(self, each: PodClaim, pod: Pod) -> ResourceClaim | None:
         """Return the claim as the server stored it although the write failed, or None if it stored nothing.
 
-        The answer to a write may be lost. Until the informer shows the allocation, its devices must stay in use. The
-        caller has to give back the reservation.
+        The answer to a write may be lost. Until the informer shows the allocation, its devices must stay in use. So the
+        claim is read until the API server answers, for a minute at most. The caller has to give back the reservation.
         """
         meta = each.claim.metadata
         if is_in_memory(each.claim):
             return None
-        try:
-            stored: ResourceClaim = await self._client.get_object(CLAIMS, meta.namespace, meta.name)
-        except (ApiError, OSError):
-            return None
+        found = await read_until_answered(lambda: self._client.get_object(CLAIMS, meta.namespace, meta.name))
+        stored: ResourceClaim = found if found is not None else each.claim
         if stored.metadata.uid != meta.uid or stored.status.allocation is None:
             return None
         if each.pending is None and not each.is_reserved(stored, pod):

@@ -1,0 +1,44 @@
+"""Reading of an object after a write whose effect is unknown, because its answer was lost.
+
+Callers: the binding cycle, for pods, and the plugin DynamicResources, for claims.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+from kubesched.api.wire import ApiError
+
+__all__ = ["read_until_answered"]
+
+#: Seconds within which the API server has to answer. A leader that cannot reach it for that long has lost the lease.
+_WITHIN: Final = 60.0
+#: Seconds before an object is read again, and the longest pause, to which it is doubled.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 2.0
+
+T = TypeVar("T")
+
+
+async def read_until_answered(
+    read: Callable[[], Awaitable[T]], *, closing: Callable[[], bool] = lambda: False
+) -> T | None:
+    """Return an object as soon as the API server answers.
+
+    None if it does not answer for a minute, if it refuses the read, or after a failure while ``closing`` is true.
+    """
+    pause = _FIRST_PAUSE
+    try:
+        async with asyncio.timeout(_WITHIN):
+            while True:
+                try:
+                    return await read()
+                except (ApiError, OSError) as error:
+                    is_refused = isinstance(error, ApiError) and error.code < 500 and error.code != 429
+                    if is_refused or closing():
+                        return None
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+    except TimeoutError:
+        return None
