@@ -235,6 +235,7 @@ def test_a_write_that_is_not_repeated_for_want_of_the_lease_ends_as_its_first_an
 @pytest.mark.parametrize("retry", ["refused", "429", "401", "403"])
 def test_a_write_whose_repetition_is_turned_away_ends_as_its_first_answer_did(retry: str) -> None:
     answers = [b"503 Busy", f"{retry} No".encode()]
+    stop_listening: Any = None
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -254,7 +255,6 @@ def test_a_write_whose_repetition_is_turned_away_ends_as_its_first_answer_did(re
             assert caught.value.code == 503
         server.close()
 
-    stop_listening: Any = None
     asyncio.run(main())
 
 
