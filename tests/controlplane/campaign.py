@@ -344,7 +344,10 @@ class Day:
         self.check()
 
     async def _check_woken(self) -> None:
-        """L2: no pod waits that could be placed. Tried once more, none of them is bound, unless pods are evicted for it."""
+        """L2: no pod waits that could be placed. Tried once more, none of them is bound.
+
+        Unless pods are evicted for it, or a pod that is tried again loses its nomination, and with it the room kept for it.
+        """
         deadline = self.loop.time() + 60
         while len(self.leaders()) != 1 or not self.leaders()[0].scheduler.is_idle or self.world.is_ending():
             if self.loop.time() > deadline:
@@ -352,11 +355,11 @@ class Day:
             await asyncio.sleep(1)
         (leader,) = self.leaders()
         waiting = {pod.key: pod for pod in self.world.waiting()}
-        evictions = self.evictions
+        evictions, nominated = self.evictions, leader.nominated()
         leader.scheduler.queue.activate(waiting)
         await asyncio.sleep(0.5)
         forgotten = [key for key, pod in waiting.items() if pod.uid in self.checks.bound]
-        if forgotten and self.evictions == evictions:
+        if forgotten and self.evictions == evictions and nominated <= leader.nominated().union(forgotten):
             self.broken.append(f"L2: {forgotten} could have been placed, and nothing had woken them; {self._state()}")
         self.check()
 

@@ -207,6 +207,12 @@ class Replica:
         nominated = self.scheduler.queue.nominator.nominated_pods_for_node(node)
         return sum(one.requests.milli_cpu for one in nominated if one.priority >= pod.priority and one.uid != pod.uid)
 
+    def nominated(self) -> set[str]:
+        """Return the keys of nominated pods."""
+        nominator = self.scheduler.queue.nominator
+        nodes = nominator.nominated_nodes()
+        return {pod.key for node in nodes for pod in nominator.nominated_pods_for_node(node)}
+
     def _watch_evictions(self) -> None:
         """S4: victims have less priority, and a budget is violated only if no node makes room without that."""
         plugin: Any = self.scheduler.frameworks["default-scheduler"].plugins["DefaultPreemption"]
