@@ -34,7 +34,7 @@ first.main()
 
 @dataclass(frozen=True)
 class Loaded:
-    """What a scheduler has loaded when it binds its first pod, and how often the collector has run."""
+    """Modules that a scheduler has loaded when it binds its first pod, and passes of the collector by then."""
 
     modules: list[str]
     passes: int
