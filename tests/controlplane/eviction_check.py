@@ -51,6 +51,7 @@ def _makes_room(scheduler: Scheduler, info: NodeInfo, pod: PodInfo, budgets: Seq
     ):
         return False  # their anti-affinity may exclude the pod
     lower = [other for other in info.pods.values() if other.priority < pod.priority]
+    lower.sort(key=lambda other: -other.priority)  # the most important one uses up what a budget allows, as upstream
     freed: list[PodInfo] = []
     for other in lower:
         if not _violations([*freed, other], budgets):
