@@ -12,7 +12,8 @@ from client_fake_server import FakeServer, make_item
 
 from kubesched.api.kinds import PODS
 from kubesched.api.wire import ApiError
-from kubesched.client.event_writer import NORMAL, Counts, EventWriter
+from kubesched.client.event_counting import Counts
+from kubesched.client.event_writer import NORMAL, EventWriter
 from kubesched.lab.simulate.run.virtual_time import VirtualClock, run_virtual
 
 EPOCH = 1_700_000_000.0

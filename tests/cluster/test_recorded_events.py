@@ -13,7 +13,8 @@ from kubesched.api.event_record import EventRecord
 from kubesched.api.kinds import CORE_EVENTS, EVENTS, RESOURCE_QUOTAS
 from kubesched.api.types import ObjectMeta, Pod
 from kubesched.api.wire import ApiError, Item
-from kubesched.client.event_writer import EventWriter, Key, Reference, Series
+from kubesched.client.event_counting import Key, Reference, Series
+from kubesched.client.event_writer import EventWriter
 from kubesched.cluster.store import InProcessClient, Store
 from kubesched.cluster.store.events import RecordedEvent
 

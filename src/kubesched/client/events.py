@@ -19,7 +19,8 @@ from kubesched.api.wire import Transport
 from kubesched.base.tasks import Supervisor
 from kubesched.base.times import Clock
 
-from .event_writer import CACHE_SIZE, Entry, EventWriter, Key, Referable, Reference, Series
+from .event_counting import Entry, Key, Referable, Reference, Series
+from .event_writer import CACHE_SIZE, EventWriter
 from .running import Background
 
 __all__ = ["NOTE_LIMIT", "QUEUE_SIZE", "EventBroadcaster", "EventRecorder", "EventStatistics", "limit_note"]

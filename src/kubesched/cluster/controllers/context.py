@@ -20,7 +20,8 @@ from kubesched.api.storage import claims_of
 from kubesched.api.types import ObjectMeta, ObjectReference, OwnerReference
 from kubesched.api.wire import MERGE_PATCH, STRATEGIC_PATCH, DeleteOptions, Item, PatchOptions, Transport, tolerate
 from kubesched.base.times import Clock, timestamp
-from kubesched.client.event_writer import Counts, EventWriter
+from kubesched.client.event_counting import Counts
+from kubesched.client.event_writer import EventWriter
 
 from ..kubelets import Handler, Problems, Stage, WatchCache
 

@@ -24,7 +24,8 @@ from kubesched.api.types import Pod
 from kubesched.api.wire import ApiError, Item, Transport
 from kubesched.base.tasks import Supervisor
 from kubesched.base.times import Clock, parse_duration, timestamp
-from kubesched.client.event_writer import WARNING, Counts, EventWriter
+from kubesched.client.event_counting import Counts
+from kubesched.client.event_writer import WARNING, EventWriter
 
 from .heartbeats import Heartbeats
 from .nodes import NodeImages

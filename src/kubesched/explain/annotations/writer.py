@@ -19,7 +19,8 @@ from kubesched.api.kinds import PODS
 from kubesched.api.types import Pod
 from kubesched.api.wire import ApiError
 from kubesched.base.times import Clock
-from kubesched.client.event_writer import NORMAL, Entry, EventWriter, Key, Reference, Series
+from kubesched.client.event_counting import Entry, Key, Reference, Series
+from kubesched.client.event_writer import NORMAL, EventWriter
 from kubesched.client.events import limit_note
 from kubesched.client.port import ApiPort
 
