@@ -128,9 +128,7 @@ class WatchCache:
         """
         version = self._view(kind).version
         if int(wanted) > version:
-            details = {"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]}
-            message = f"Too large resource version: {wanted}, current: {version}"
-            raise ApiError(504, "Timeout", message, {**details, "retryAfterSeconds": 1})
+            raise ApiError.too_new(int(wanted), version)
         return version
 
 

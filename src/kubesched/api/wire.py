@@ -104,6 +104,14 @@ class ApiError(Exception):
         """Return a 410: the requested resource version is older than the history that is kept."""
         return cls(410, "Expired", message, continue_token=continue_token)
 
+    @classmethod
+    def too_new(cls, version: int, current: int) -> ApiError:
+        """Return a 504: the requested resource version is newer than what the server has seen so far."""
+        words = "Too large resource version"
+        causes = [{"reason": "ResourceVersionTooLarge", "message": words}]
+        message = f"Timeout: {words}: {version}, current: {current}"
+        return cls(504, "Timeout", message, {"causes": causes, "retryAfterSeconds": 1})
+
     def to_status(self) -> dict[str, Any]:
         """Return the ``Status`` object as plain data, its members in the order in which Go writes them."""
         status: dict[str, Any] = {

@@ -209,9 +209,7 @@ class Records:
             raise ApiError.bad_request(f'invalid resource version "{shown}": must be a number of 64 bits')
         version = int(text)
         if version > self._version:
-            details = {"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]}
-            message = f"Timeout: Too large resource version: {version}, current: {self._version}"
-            raise ApiError(504, "Timeout", message, {**details, "retryAfterSeconds": 1})
+            raise ApiError.too_new(version, self._version)
         return version
 
     # -- the last steps of every write -------------------------------------------------------------------
