@@ -67,12 +67,15 @@ _PORT_NAME: Final = re.compile(r"(?=.*[a-z])[a-z0-9]+(-[a-z0-9]+)*")
 _PORT_NAME_TEXT: Final = (
     "must be no more than 15 lower case alphanumeric characters or '-', and contain at least one letter (a-z)"
 )
-#: Ranges of addresses that mean the node itself, or the nodes of one link, in upstream's words but for the last mask.
-_INSIDE: Final = (
-    "loopback range (127.0.0.0/8, ::1/128)",
-    "link-local range (169.254.0.0/16, fe80::/10)",
-    "link-local multicast range (224.0.0.0/24, ff02::/16)",
-)
+#: Ranges of addresses that mean the node itself, or the nodes of one link, by upstream's words.
+_INSIDE: Final = {
+    f"{words} ({', '.join(ranges)})": tuple(ipaddress.ip_network(one) for one in ranges)
+    for words, ranges in {
+        "loopback range": ("127.0.0.0/8", "::1/128"),
+        "link-local range": ("169.254.0.0/16", "fe80::/10"),
+        "link-local multicast range": ("224.0.0.0/24", "ff02::/16"),  # upstream names /10, and means this one
+    }.items()
+}
 _CIDR_TEXT: Final = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
 #: Grammar of semver.org, 2.0.0: three numbers, identifiers of a pre-release, identifiers of a build.
 _NUMBER: Final = "(?:0|[1-9][0-9]*)"
@@ -165,8 +168,8 @@ def _outside_ip(text: str) -> str:
     if problem := _FORMATS["ip"](text):
         return problem
     address = ipaddress.ip_address(text)
-    for words in _INSIDE:
-        if any(address in ipaddress.ip_network(one) for one in re.findall(r"[0-9a-f.:]+/[0-9]+", words)):
+    for words, ranges in _INSIDE.items():
+        if any(address in one for one in ranges):
             return f"may not be in the {words}"
     return f"may not be unspecified ({text})" if address.is_unspecified else ""
 
