@@ -21,7 +21,7 @@ FORGET_SECONDS: Final = 3_600.0
 TIMED_SECONDS: Final = 600.0
 
 
-def give_back(store: Store, *, seconds: float = 1.0) -> None:
+def give_back(store: Store, *, seconds: float | None = None) -> None:
     """Release memory that old versions took, and free memory that this process still holds. Call it now and then.
 
     ``seconds`` are those since the start. At multiples of :data:`TIMED_SECONDS` and of :data:`FORGET_SECONDS` texts are forgotten, too.
@@ -31,7 +31,7 @@ def give_back(store: Store, *, seconds: float = 1.0) -> None:
     """
     for table in store.tables.values():
         table.slim()
-    if seconds % TIMED_SECONDS == 0.0:
+    if seconds is not None and seconds % TIMED_SECONDS == 0.0:
         forget(timed_only=seconds % FORGET_SECONDS != 0.0)
     if sys.platform == "linux":
         # musl and others lack this function: they return free memory by themselves, or not at all.

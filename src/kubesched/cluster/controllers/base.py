@@ -221,9 +221,9 @@ class WorkloadController(ObjectController):
         key = owner_key(item, self.kind)
         if key and differ(old, new, _seen_by_owner):
             metadata = item.typed.metadata
-            ends = (new is None or metadata.deletion_timestamp) and metadata.creation_timestamp
-            is_young = bool(ends) and ends == timestamp(self.context.now())
-            self.queue.add_after(key, 0.0 if is_young else self.context.settings.batch_seconds)
+            ends = new is None or metadata.deletion_timestamp is not None
+            at_once = ends and metadata.creation_timestamp == timestamp(self.context.now())
+            self.queue.add_after(key, 0.0 if at_once else self.context.settings.batch_seconds)
 
 
 def _seen_by_owner(pod: Item) -> object:

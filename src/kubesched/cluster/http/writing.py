@@ -18,9 +18,17 @@ from kubesched.api.kinds import Kind
 from kubesched.api.wire import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, ApiError, Item, tolerate
 from kubesched.base.turns import in_turns
 
-from .. import schema
 from ..admission import unknown_fields
-from ..schema import apply_json_patch, apply_merge_patch, apply_strategic_patch, encode, root_type, unknown_members
+from ..schema import (
+    apply_json_patch,
+    apply_merge_patch,
+    apply_strategic_patch,
+    check_form,
+    encode,
+    encode_clean,
+    root_type,
+    unknown_members,
+)
 from .answers import BATCH, success
 from .apply import apply_object, is_tracked, patch_object, tracked_update
 from .bodies import media_type, unsupported
@@ -283,7 +291,7 @@ def _write(call: Call, wanted: dict[str, Any]) -> web.Response:
     The writer owns the count from then on, when the object's fields have owners. 400 for a body without a replica
     count, 409 for a stale version, 422 for a negative count.
     """
-    schema.check_form(_SCALES.kind, schema.encode_clean(wanted))
+    check_form(_SCALES.kind, encode_clean(wanted))
     replicas = (wanted.get("spec") or {}).get("replicas") or 0
     if replicas < 0:
         message = f"Invalid value: {replicas}: must be greater than or equal to 0"

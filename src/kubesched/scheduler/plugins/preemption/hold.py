@@ -115,9 +115,9 @@ class VictimsAwaited:
     def may_help(self, key: Hashable, node_name: str) -> bool:
         """See :meth:`..Holder.may_help`."""
         assert isinstance(key, _Key | _Room)
-        if isinstance(key, _Room) and not key.lacks:
-            return True
-        if isinstance(key, _Room) and key.evicts and self._handle.snapshot.table.placed.has_below(key.priority):
+        if isinstance(key, _Room) and (
+            not key.lacks or (key.evicts and self._handle.snapshot.table.placed.has_below(key.priority))
+        ):
             return True
         return self._has_capacity(key, node_name, "")
 
