@@ -191,13 +191,18 @@ Exit code: 0 even if pods are pending; 1 if the input cannot be used, or a named
         help="explain this message of a scheduler, from an event or a condition, instead of pods; -: standard input",
     )
     _live_scheduler(parser)
+    _looked_at(parser)
+    parser.add_argument("-o", "--output", choices=("text", "wide", "json", "yaml"), default="text")
+    parser.add_argument("--wide", action="store_true", help="like -o wide: show everything, however much it is")
+    quiet(parser, "no progress bar")
+
+
+def _looked_at(parser: argparse.ArgumentParser) -> None:
+    """Add the cluster that a command looks at, and the scheduler that decides about it."""
     real_cluster(parser, "read this cluster")
     start_from(parser)
     manifests(parser)
     scheduler_setup(parser)
-    parser.add_argument("-o", "--output", choices=("text", "wide", "json", "yaml"), default="text")
-    parser.add_argument("--wide", action="store_true", help="like -o wide: show everything, however much it is")
-    quiet(parser, "no progress bar")
 
 
 def _live_scheduler(parser: argparse.ArgumentParser) -> None:
@@ -264,10 +269,7 @@ JSON and YAML have kind Audit, see docs/audit.md. Ages refer to now with --kubec
 pod in the input.
 Exit code: 0 whatever is found; with --fail-on 1 if there is a finding of that level or above; 1 if the input cannot be
 used."""
-    real_cluster(parser, "read this cluster")
-    start_from(parser)
-    manifests(parser)
-    scheduler_setup(parser)
+    _looked_at(parser)
     parser.add_argument("-o", "--output", choices=("table", "wide", "json", "yaml"), default="table")
     parser.add_argument("--wide", action="store_true", help="every finding and every object; also in JSON and YAML")
     parser.add_argument(

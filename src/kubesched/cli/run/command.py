@@ -240,15 +240,22 @@ class _Process:
         watchers.attach(scheduler, port, ready=lambda: self._synced)
         if dashboard is not None:
             dashboard.attach(lambda: scheduler, watchers, ready=lambda: self._synced)
-        path = flags["write-config-to"]
-        text = dump_yaml(config, registered=list(registry)) if path or _log.isEnabledFor(level_of(2)) else ""
+        if self._write_config(config, registry):
+            return 0
+        beside = (*watchers.tasks(), *(dashboard.tasks() if dashboard is not None else ()))
+        return await self._work(config, scheduler, port, server, elector, candidate, beside)
+
+    def _write_config(self, config: KubeSchedulerConfiguration, registry: Registry) -> bool:
+        """Log the configuration, and write it if that is all that is wanted: return True then."""
+        path = self._flags["write-config-to"]
+        if not path and not _log.isEnabledFor(level_of(2)):
+            return False  # the text takes a while to make
+        text = dump_yaml(config, registered=list(registry))
         _log.log(level_of(2), "Using component config", extra=with_pairs(config=text))
         if path:
             write_file(path, text.encode())
             _log.info("Wrote configuration", extra=with_pairs(file=path))
-            return 0
-        beside = (*watchers.tasks(), *(dashboard.tasks() if dashboard is not None else ()))
-        return await self._work(config, scheduler, port, server, elector, candidate, beside)
+        return bool(path)
 
     async def _work(
         self,
