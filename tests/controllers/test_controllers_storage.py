@@ -370,15 +370,20 @@ stages:
     play(scenario, stages=rules)
 
 
+async def with_volumes(world: World, count: int) -> None:
+    """Let pods p0, p1, … run, each with a claim of its own."""
+    world.create(STORAGE_CLASSES, storage_class("fast", provisioner=DRIVER))
+    for index in range(count):
+        world.create(CLAIMS, claim(f"c{index}", "1Gi", "fast"))
+        world.create(PODS, user(f"p{index}", f"c{index}"))
+    await world.settle()
+
+
 def test_a_volume_is_detached_once() -> None:
     """The answer to the write that ends an attachment is its last version, and not one more to detach."""
 
     async def scenario(world: World) -> None:
-        world.create(STORAGE_CLASSES, storage_class("fast", provisioner=DRIVER))
-        for index in range(5):
-            world.create(CLAIMS, claim(f"c{index}", "1Gi", "fast"))
-            world.create(PODS, user(f"p{index}", f"c{index}"))
-        await world.settle()
+        await with_volumes(world, 5)
         assert len(world.names(ATTACHMENTS)) == 5
         for index in range(5):
             world.store.delete(PODS, "default", f"p{index}", grace_period_seconds=0)
@@ -411,11 +416,7 @@ def test_attaching_may_fail_and_is_tried_again() -> None:
     rules = "stages: [{name: loose, kind: VolumeAttachment, failure: {rate: 0.7, reason: Internal}}]"
 
     async def scenario(world: World) -> None:
-        world.create(STORAGE_CLASSES, storage_class("fast", provisioner=DRIVER))
-        for index in range(8):
-            world.create(CLAIMS, claim(f"c{index}", "1Gi", "fast"))
-            world.create(PODS, user(f"p{index}", f"c{index}"))
-        await world.settle()
+        await with_volumes(world, 8)
         assert [world.get(ATTACHMENTS, name)["status"]["attached"] for name in world.names(ATTACHMENTS)] == [True] * 8
         failed = [text for index in range(8) for text in messages(world, f"p{index}", "FailedAttachVolume")]
         assert failed

@@ -36,7 +36,7 @@ CONTROLLERS = (
     "disruption-controller",
     "garbage-collector-controller",
 )
-#: The same before Kubernetes 1.28.
+#: Names of these controllers before Kubernetes 1.28, without that of device claims.
 OLD_CONTROLLERS = ("persistentvolume-binder", "pvc-protection", "pv-protection", "disruption", "garbagecollector")
 
 
