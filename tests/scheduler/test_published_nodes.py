@@ -54,6 +54,30 @@ def test_a_published_node_is_cleared_when_the_binding_fails(answer: Status, erro
     play(scenario, plugins=[holder(diary, "Late", "pre_bind")], expect_errors=errors)
 
 
+@pytest.mark.parametrize("by_another", [True, False], ids=["by another scheduler", "by this one"])
+def test_room_of_a_nomination_is_offered_when_the_pod_is_bound_to_another_node(by_another: bool) -> None:
+    taint = {"key": "only", "value": "expected", "effect": "NoSchedule"}
+
+    async def scenario(there: World) -> None:
+        there.create(a_node("n1"), a_node("n2", taints=[taint]))
+        chooses = {"nodeSelector": {"at": "last"}, "tolerations": [{"operator": "Exists"}]}
+        there.create(a_pod("expected", "4", priority=10, **chooses))
+        await there.settle()
+        there.patch("expected", {"status": {"nominatedNodeName": "n1"}}, "status")
+        await there.settle()
+        there.create(a_pod("waiting", "4", priority=1))
+        await there.settle()
+        assert "Insufficient cpu" in there.condition("waiting").message
+        if by_another:
+            there.store.bind("default", "expected", there.pod("expected").uid, "n2")
+        else:
+            there.patch_node("n2", {"metadata": {"labels": {"at": "last"}}})
+        await there.until(lambda: there.node_of("waiting") == "n1", "binding", 15)
+        assert there.node_of("expected") == "n2"
+
+    play(scenario, believe_priority=True)
+
+
 def test_nothing_is_published_without_the_gate() -> None:
     async def late(state: Any, pod: Any, node_name: str) -> None:
         await asyncio.sleep(5)

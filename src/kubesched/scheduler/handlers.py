@@ -103,7 +103,7 @@ class PodHandler(_Handler):
         if obj.spec.node_name:
             self._place(obj)
             if not is_initial and self._ours(obj) and self._is_queued(obj):
-                self._delete_from_queue(obj, binding=True)
+                self._delete_from_queue(obj, bound_to=obj.spec.node_name)
         elif self._ours(obj):
             self._add_unscheduled(obj)
 
@@ -118,7 +118,7 @@ class PodHandler(_Handler):
         elif new.spec.node_name:
             self._place(new)
             if self._ours(old):
-                self._delete_from_queue(old, binding=True)
+                self._delete_from_queue(old, bound_to=new.spec.node_name)
         elif self._ours(old):
             self._update_unscheduled(old, new)
 
@@ -139,7 +139,7 @@ class PodHandler(_Handler):
             if self._ours(pod) and (stale or not pod.spec.node_name or self._is_queued(pod)):
                 self._delete_assigned(assigned)
                 assigned = []
-                self._delete_from_queue(pod, binding=False)
+                self._delete_from_queue(pod)
         self._delete_assigned(assigned)
 
     def _is_queued(self, pod: Pod) -> bool:
@@ -248,16 +248,16 @@ class PodHandler(_Handler):
         if record is not None and record.gating_plugin:
             self._conditions.held_back(pod, record.gating_plugin)
 
-    def _delete_from_queue(self, pod: Pod, *, binding: bool) -> None:
+    def _delete_from_queue(self, pod: Pod, bound_to: str = "") -> None:
+        """Delete a pod from the queue; ``bound_to`` is its node, empty if the pod is gone."""
         start = self._clock.now()
         self._queue.delete(pod)
-        if not binding:
-            if self._groups is not None and pod.spec.scheduling_group is not None:
-                self._leaves_group(self._groups, pod)
-            if self._cache.is_assumed(pod.uid):
-                self._assumed_pod_deleted(pod)
-            elif pod.status.nominated_node_name:
-                self._nomination_ended(pod)
+        if not bound_to and self._groups is not None and pod.spec.scheduling_group is not None:
+            self._leaves_group(self._groups, pod)
+        if not bound_to and self._cache.is_assumed(pod.uid):
+            self._assumed_pod_deleted(pod)
+        elif pod.status.nominated_node_name not in ("", bound_to):
+            self._nomination_ended(pod)
         self._observe(UNSCHEDULED_POD_DELETE, start)
 
     def _leaves_group(self, groups: PodGroupStates, pod: Pod) -> None:
@@ -279,7 +279,7 @@ class PodHandler(_Handler):
 
         The nominated pod itself is left out: its own nomination never kept it from a node. Upstream includes the
         nominated pod. There, a pod is tried without a pause if each attempt nominates it and the next attempt rejects
-        it.
+        it. Upstream requeues no pod if the nomination ends because the pod was bound to another node.
         """
         priority, uid = pod.priority, pod.uid
         self._queue.move_all_to_active_or_backoff_queue(
