@@ -12,6 +12,7 @@ import msgspec
 from kubesched.api.event_record import EventRecord
 from kubesched.api.kinds import NODES, Kind
 from kubesched.api.wire import ApiError, DeleteOptions, Item, ListPage, WatchEvent
+from kubesched.client.connection_log import ConnectionLog
 
 
 def make_item(kind: Kind, namespace: str, name: str, version: int, body: Mapping[str, Any] | None = None) -> Item:
@@ -37,6 +38,7 @@ class FakeServer:
 
     def __init__(self, seed: int = 0) -> None:
         self.rng = Random(seed)
+        self.connection_log = ConnectionLog()
         self.version = 10
         self.objects: dict[str, Item] = {}
         self.log: list[tuple[int, WatchEvent]] = []

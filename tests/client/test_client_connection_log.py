@@ -149,7 +149,8 @@ def test_a_stream_from_before_does_not_show_that_requests_are_answered(caplog: p
 
     async def main() -> None:
         server, log = FakeServer(), ConnectionLog("https://there")
-        informer = Informer(server, NODES, rng=Random(1), connection=log)
+        server.connection_log = log
+        informer = Informer(server, NODES, rng=Random(1))
         task = asyncio.create_task(informer.run())
         await informer.wait_synced()
         server.put("a")
@@ -186,9 +187,8 @@ def test_a_server_that_streams_no_lists_is_named_once_for_all_kinds(caplog: pyte
     async def main() -> None:
         transport: Any = _WithoutStreams()
         clock = VirtualClock(asyncio.get_running_loop())
-        port = ApiPort(
-            transport, clock=clock, rng=Random(1), watch_list=True, connection=ConnectionLog("https://there")
-        )
+        transport.connection_log = ConnectionLog("https://there")
+        port = ApiPort(transport, clock=clock, rng=Random(1), watch_list=True)
         informers = [port.informer(kind) for kind in list(KINDS)[:18]]
         tasks = [asyncio.create_task(informer.run()) for informer in informers]
         await asyncio.gather(*(informer.wait_synced() for informer in informers))

@@ -60,7 +60,7 @@ def test_room_of_a_nomination_is_offered_when_the_pod_is_bound_to_another_node(b
 
     async def scenario(there: World) -> None:
         there.create(a_node("n1"), a_node("n2", taints=[taint]))
-        chooses = {"nodeSelector": {"at": "last"}, "tolerations": [{"operator": "Exists"}]}
+        chooses: dict[str, Any] = {"nodeSelector": {"at": "last"}, "tolerations": [{"operator": "Exists"}]}
         there.create(a_pod("expected", "4", priority=10, **chooses))
         await there.settle()
         there.patch("expected", {"status": {"nominatedNodeName": "n1"}}, "status")

@@ -21,7 +21,7 @@ from kubesched.base.tasks import Supervisor
 from kubesched.base.times import Clock, micro_time, parse_time
 
 from .backoff import Backoff
-from .connection_log import ConnectionLog, reason_of
+from .connection_log import log_of, reason_of
 from .informer import Informer
 from .lease import LeaseConfig
 
@@ -54,9 +54,8 @@ class LeaseCandidate:
         rng: Random,
         binary_version: str,
         emulation_version: str,
-        connection: ConnectionLog | None = None,
     ) -> None:
-        self._connection = connection or ConnectionLog()
+        self._connection = log_of(transport)
         self._transport = transport
         self._lease = lease
         self._clock = clock
@@ -70,7 +69,6 @@ class LeaseCandidate:
             rng=Random(rng.getrandbits(64)),
             namespace=lease.namespace,
             field_selector=f"metadata.name={lease.identity}",
-            connection=self._connection,
         )
         self.informer.add_handler(self)
 

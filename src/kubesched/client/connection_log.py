@@ -3,7 +3,8 @@
     works ◀──▶ credentials refused, certificate refused, name unknown, nothing listens, connection lost
 
 A state is logged when it begins, then every :data:`REMIND_SECONDS` with the number of failures since. An error of one
-request, such as a missing permission, is left to the caller. Callers: reflectors and the lease, which share a log.
+request, such as a missing permission, is left to the caller. Callers: reflectors and the lease. They use the log of their
+transport; transports to one server share it.
 Commands that give up use the same words, from :func:`connection_failure`.
 """
 
@@ -16,11 +17,11 @@ import ssl
 from collections.abc import Iterator
 from typing import Final
 
-from kubesched.api.wire import ApiError, NotLeaderError
+from kubesched.api.wire import ApiError, NotLeaderError, Transport
 
 from .http_reading import AnswerTooLongError
 
-__all__ = ["ConnectionLog", "connection_failure", "reason_of"]
+__all__ = ["ConnectionLog", "connection_failure", "log_of", "reason_of"]
 
 logger = logging.getLogger("kubesched.client")
 
@@ -95,6 +96,12 @@ class ConnectionLog:
         if self._state:
             self._state, self._more = "", 0
             logger.info("%s: the connection works", self._server)
+
+
+def log_of(transport: Transport) -> ConnectionLog:
+    """Return the log of a transport's connection, ``transport.connection_log``; a new one if it has none."""
+    log: ConnectionLog | None = getattr(transport, "connection_log", None)
+    return log if log is not None else ConnectionLog()
 
 
 def _state_of(error: BaseException) -> str:

@@ -50,6 +50,7 @@ from kubesched.base.turns import in_turns
 from .access import AccessError, ClusterAccess, Credentials
 from .backoff import retry_after
 from .bodies import MOST_LIST, MOST_REFUSAL, Held, read_body
+from .connection_log import ConnectionLog
 from .http_reading import has_cause, read_events, read_item, reading_list, status_error
 from .metered import NO_RESPONSE
 from .pace import Pace
@@ -128,8 +129,9 @@ class HttpTransport:
     ``token`` or ``credentials`` are sent with every request. ``context`` is for HTTPS, fixed or following its files.
     ``server_name`` is the name that the certificate must have, if it is not the one in the address. ``proxy`` is a
     proxy's URL; by default the environment decides. A given ``session`` is used and left open; otherwise one is made,
-    and closed by ``close``. ``observer`` is told of each request, retries included. ``may_write`` may be set at any
-    time; a given session then needs a :class:`FencedConnector`.
+    and closed by ``close``. ``observer`` is told of each request, retries included. ``connection_log`` is the log of
+    all who use the transport; by default it has one of its own. ``may_write`` may be set at any time; a given session
+    then needs a :class:`FencedConnector`.
     """
 
     at_once: Final = False
@@ -148,8 +150,10 @@ class HttpTransport:
         timeout: float = REQUEST_TIMEOUT,
         max_retries: int = MAX_RETRIES,
         observer: RequestObserver | None = None,
+        connection_log: ConnectionLog | None = None,
     ) -> None:
         self._base = base_url.rstrip("/")
+        self.connection_log = connection_log or ConnectionLog(self._base)
         self._session = session
         self._owns_session = session is None
         self._token = token

@@ -22,7 +22,6 @@ from kubesched.api.wire import Item, Transport
 from kubesched.base.tasks import Supervisor
 from kubesched.base.turns import in_batches
 
-from .connection_log import ConnectionLog
 from .delivery import Deliveries, ResourceEventHandler, uid_of
 from .reflector import PAGE_SIZE, WATCH_TIMEOUT, YIELD_INTERVAL, Reflector
 from .running import Background
@@ -79,7 +78,6 @@ class Informer(Background):
         watch_list: bool = False,
         skip_ended: bool = False,
         on_error: Callable[[Exception], None] | None = None,
-        connection: ConnectionLog | None = None,
     ) -> None:
         super().__init__()
         self.kind = kind
@@ -98,7 +96,6 @@ class Informer(Background):
             watch_list=watch_list,
             skip_ended=skip_ended,
             on_error=on_error,
-            connection=connection,
         )
         self._synced = False
         self._sync_or_end = asyncio.Event()

@@ -25,7 +25,7 @@ from kubesched.api.wire import ApiError, Item, Transport
 from kubesched.base.tasks import child
 from kubesched.base.times import Clock, micro_time, timestamp
 
-from .connection_log import ConnectionLog, reason_of
+from .connection_log import log_of, reason_of
 
 __all__ = ["LeaderElector", "LeaseConfig", "LeaseError"]
 
@@ -106,10 +106,8 @@ class LeaderElector:
         rng: Random,
         on_new_leader: Callable[[str], None] = lambda identity: None,
         component: str = "default-scheduler",
-        connection: ConnectionLog | None = None,
     ) -> None:
         """``transport`` must not be fenced by this elector. ``component`` is the source of the elector's events.
-        ``connection`` logs errors of the connection.
 
         Raises:
             LeaseError: if the timings cannot work.
@@ -121,7 +119,7 @@ class LeaderElector:
         self._rng = rng
         self._on_new_leader = on_new_leader
         self._component = component
-        self._connection = connection or ConnectionLog()
+        self._connection = log_of(transport)
         self._observed: _Observed | None = None
         self._reported = ""
         self._renewed = -math.inf

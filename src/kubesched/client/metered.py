@@ -26,6 +26,7 @@ from kubesched.api.wire import (
 )
 
 from .backoff import TokenBucket
+from .connection_log import log_of
 
 __all__ = ["NO_RESPONSE", "MeteredTransport"]
 
@@ -60,6 +61,7 @@ class MeteredTransport:
         may_write: Callable[[], bool] | None = None,
     ) -> None:
         self._inner = inner
+        self.connection_log = log_of(inner)
         self.limiter = limiter
         self.requests: dict[tuple[str, str], int] = {} if requests is None else requests
         self.on_request = on_request

@@ -17,7 +17,6 @@ from kubesched.api.wire import MERGE_PATCH, STRATEGIC_PATCH, ApiError, Item, Pat
 from kubesched.base.times import Clock
 
 from .backoff import TokenBucket, is_other_uid, retry_write
-from .connection_log import ConnectionLog
 from .event_writer import CACHE_SIZE
 from .events import QUEUE_SIZE, REFRESH_SECONDS, EventBroadcaster, EventRecorder
 from .informer import Informer
@@ -60,9 +59,7 @@ class ApiPort:
         event_refresh_seconds: float = REFRESH_SECONDS,
         watch_list: bool = False,
         on_request: Callable[[str, str, float], None] | None = None,
-        connection: ConnectionLog | None = None,
     ) -> None:
-        self._connection = connection or ConnectionLog()
         self._clock = clock
         self._rng = rng
         self._hostname = hostname
@@ -116,7 +113,6 @@ class ApiPort:
             watch_list=self._watch_list,
             skip_ended=kind is PODS,
             on_error=on_error,
-            connection=self._connection,
         )
 
     def recorder(self, scheduler_name: str) -> EventRecorder:

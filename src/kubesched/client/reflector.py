@@ -22,7 +22,7 @@ from kubesched.api.kinds import Kind
 from kubesched.api.wire import ApiError, Item, ListPage, Transport, WatchEvent, WatchOptions, version_number
 
 from .backoff import Backoff, retry_after
-from .connection_log import ConnectionLog, reason_of
+from .connection_log import log_of, reason_of
 from .http_reading import has_cause
 from .watch_list import OpenWatch, read_initial_events, stream_error
 
@@ -75,7 +75,7 @@ class Reflector:
 
     With ``skip_ended`` a change is left out if the object's deletion arrives together with it: no one would see it.
     ``watch_timeout`` is the range of seconds a watch may last, None for no limit. ``on_error`` receives every error
-    that made the reflector back off. ``connection`` logs errors of the connection and is shared with other reflectors.
+    that made the reflector back off.
     Counters are plain attributes, read by the informer.
     """
 
@@ -94,9 +94,8 @@ class Reflector:
         watch_list: bool = False,
         skip_ended: bool = False,
         on_error: Callable[[Exception], None] | None = None,
-        connection: ConnectionLog | None = None,
     ) -> None:
-        self._connection = connection or ConnectionLog()
+        self._connection = log_of(transport)
         self._skip_ended = skip_ended
         self._transport = transport
         self._kind = kind

@@ -192,7 +192,8 @@ class _Process:
         self, config: KubeSchedulerConfiguration, options: RunOptions, registry: Registry, logs: VModule
     ) -> int:
         flags, gates = self._flags, options.gates
-        access = await load_access(config.client_connection.kubeconfig, flags["master"])
+        kubeconfig, master = config.client_connection.kubeconfig, flags["master"]
+        access = await load_access(kubeconfig, master)
         lease = lease_of(config, coordinated=gates.enabled("CoordinatedLeaderElection"))
         if lease is not None:
             lease.check()
@@ -201,7 +202,7 @@ class _Process:
         self._stack.enter_context(watch_loop(HoldReporter(_log, observe)))
         scheduler_metrics = SchedulerMetrics(gates.values)
         requests = RequestMetrics(process_metrics, _host(access))
-        connections = Connections(access, requests, self._clock, self._rng, self._stack)
+        connections = Connections(access, "" if master else kubeconfig, requests, self._clock, self._rng, self._stack)
         port = connections.port(config, watch_list=gates.enabled("WatchListClient"))
         elector, candidate = (None, None) if lease is None else connections.election(config, lease)
         if elector is not None:

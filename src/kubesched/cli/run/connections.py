@@ -44,24 +44,34 @@ _REVIEW_QPS, _REVIEW_BURST = 200.0, 400
 
 
 class Connections:
-    """Factory of transports, each with its own user agent. ``stack`` closes them; ``requests`` counts requests."""
+    """Factory of transports, each with its own user agent.
+
+    Transports of one kubeconfig share its access and its log: ``access`` belongs to the file ``kubeconfig``, which is empty
+    if a flag overrides it, or if there is none. ``stack`` closes all transports; ``requests`` counts requests.
+    """
 
     def __init__(
-        self, access: ClusterAccess, requests: RequestMetrics, clock: Clock, rng: random.Random, stack: AsyncExitStack
+        self,
+        access: ClusterAccess,
+        kubeconfig: str,
+        requests: RequestMetrics,
+        clock: Clock,
+        rng: random.Random,
+        stack: AsyncExitStack,
     ) -> None:
-        self._access = access
+        #: Accesses and their logs, by kubeconfig. The scheduler's own has the empty name, too.
+        self._known = dict.fromkeys(("", kubeconfig), (access, ConnectionLog(access.url)))
         self._requests = requests
         self._clock = clock
         self._rng = rng
         self._stack = stack
-        self._log = ConnectionLog(access.url)
         #: Transports that may write only while this process leads.
         self._writers: list[HttpTransport | MeteredTransport] = []
 
     def port(self, config: KubeSchedulerConfiguration, *, watch_list: bool) -> ApiPort:
         """Return the scheduler's port. Events have a connection of their own."""
         connection = config.client_connection
-        transport, events = self._transport(self._access, "scheduler"), self._transport(self._access, "scheduler")
+        transport, events = self._transport("scheduler"), self._transport("scheduler")
         port = ApiPort(
             transport,
             clock=self._clock,
@@ -71,7 +81,6 @@ class Connections:
             hostname=socket.gethostname(),
             limiter=token_bucket(connection.qps, connection.burst),
             event_limiter=token_bucket(connection.qps, connection.burst),
-            connection=self._log,
         )
         port.transport.on_wait = port.event_transport.on_wait = self._requests.waited
         # The inner transports are fenced as well, because they repeat writes.
@@ -87,7 +96,7 @@ class Connections:
         """
         connection = config.client_connection
         transport = MeteredTransport(
-            self._transport(self._access, "leader-election", seconds=lease.request_timeout),
+            self._transport("leader-election", seconds=lease.request_timeout),
             limiter=token_bucket(connection.qps, connection.burst),
             on_wait=self._requests.waited,
         )
@@ -100,7 +109,6 @@ class Connections:
                 rng=random.Random(self._rng.getrandbits(64)),
                 binary_version=_SEMANTIC_VERSION,
                 emulation_version=_SEMANTIC_VERSION,
-                connection=self._log,
             )
         elector = LeaderElector(
             transport,
@@ -108,7 +116,6 @@ class Connections:
             clock=self._clock,
             rng=random.Random(self._rng.getrandbits(64)),
             component=config.profiles[0].scheduler_name,
-            connection=self._log,
         )
         for writer in self._writers:
             writer.may_write = lambda: elector.may_write
@@ -118,14 +125,19 @@ class Connections:
         """Return the transport of reviews: by the kubeconfig given, or inside a cluster by the service account."""
         if not kubeconfig and "KUBERNETES_SERVICE_HOST" not in os.environ:
             return None
-        access = await load_access(kubeconfig) if kubeconfig else self._access
-        transport = self._transport(access, "", seconds=10.0)
+        if kubeconfig not in self._known:
+            access = await load_access(kubeconfig)
+            self._known[kubeconfig] = access, ConnectionLog(access.url)
+        transport = self._transport("", kubeconfig, seconds=10.0)
         return MeteredTransport(transport, limiter=token_bucket(_REVIEW_QPS, _REVIEW_BURST))
 
-    def _transport(self, access: ClusterAccess, suffix: str, *, seconds: float | None = None) -> HttpTransport:
+    def _transport(self, suffix: str, kubeconfig: str = "", *, seconds: float | None = None) -> HttpTransport:
+        access, log = self._known[kubeconfig]
         options: dict[str, Any] = {} if seconds is None else {"timeout": seconds}
         agent = f"{_AGENT}/{suffix}" if suffix else _AGENT
-        transport = HttpTransport.connect(access, user_agent=agent, observer=self._requests, **options)
+        transport = HttpTransport.connect(
+            access, user_agent=agent, observer=self._requests, connection_log=log, **options
+        )
         self._stack.push_async_callback(transport.close)
         return transport
 
