@@ -25,6 +25,7 @@ from kubesched.client.backoff import MOST_RETRY_AFTER, retry_after
 from kubesched.client.bodies import AnswerTooLongError
 from kubesched.client.http import HttpTransport
 from kubesched.client.http_reading import read_events, read_item, status_error
+from kubesched.client.informer import Informer
 from kubesched.client.reflector import Reflector
 from kubesched.client.store import version_of
 from kubesched.scheduler.core.failure import is_fenced
@@ -68,6 +69,10 @@ async def _watch(client: HttpTransport) -> None:
 
 async def _list(client: HttpTransport) -> None:
     await client.list(PODS)
+
+
+async def _get(client: HttpTransport) -> None:
+    await client.get(PODS, "default", "p")
 
 
 async def _create(client: HttpTransport) -> None:
@@ -114,6 +119,7 @@ def test_answers_without_end_share_a_limit(monkeypatch: pytest.MonkeyPatch) -> N
     """All kinds are listed at one time."""
     limit = 1_000_000
     monkeypatch.setattr(http, "MOST_LIST", limit)
+    monkeypatch.setattr(http, "RESET_DELAY", 0.0)
     halves = asyncio.Event()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -204,6 +210,7 @@ def test_a_request_is_repeated_after_a_minute_at_most(after: bytes, monkeypatch:
     async def main() -> None:
         async with client_of(answer) as client:
             monkeypatch.setattr("kubesched.client.http.asyncio.sleep", skip)
+            monkeypatch.setattr("kubesched.client.pace.MOST_PAUSE", 0.0)
             assert (await client.list(PODS)).resource_version == "7"
 
     asyncio.run(main())
@@ -387,3 +394,117 @@ def test_a_connection_that_failed_leaves_none_of_its_buffers_in_cycles(
     finally:
         tracemalloc.stop()
         gc.enable()
+
+
+def _pods(count: int, first: int = 0) -> bytes:
+    return b",".join(b'{"metadata":{"name":"p%d","uid":"u%d"}}' % (first + n, first + n) for n in range(count))
+
+
+async def _asked(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    """Read a request. At the end of the connection close it, and return False."""
+    try:
+        await reader.readuntil(b"\r\n\r\n")
+    except asyncio.IncompleteReadError:
+        writer.close()
+        return False
+    return True
+
+
+async def _first_error(transport: HttpTransport, *, watch_list: bool) -> str:
+    """Run an informer until it has met an error. Return its text."""
+    errors: asyncio.Queue[Exception] = asyncio.Queue()
+    informer = Informer(transport, PODS, rng=Random(1), watch_list=watch_list, on_error=errors.put_nowait)
+    task = asyncio.create_task(informer.run())
+    text = str(await errors.get())
+    informer.stop()
+    await task
+    return text
+
+
+def test_a_streamed_list_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "MOST_LIST", 100_000)
+    sent = 0
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        request = await reader.readuntil(b"\r\n\r\n")
+        try:
+            if b"sendInitialEvents" not in request:
+                writer.write(b"HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n")
+                return
+            writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+            while sent < 40_000_000:
+                writer.write(
+                    b'{"type":"ADDED","object":{"metadata":{"name":"p%d","uid":"%s"}}}\n' % (sent, b"u" * 50_000)
+                )
+                sent += 50_000
+                await writer.drain()
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
+
+    async def main() -> None:
+        async with client_of(answer) as client, asyncio.timeout(30):
+            await _first_error(client, watch_list=True)
+            with client.held.share() as charge:
+                charge(100_000)  # all was given back
+
+    asyncio.run(main())
+    assert sent < 20_000_000  # what lies in buffers
+
+
+def test_pages_without_end_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "MOST_LIST", 100_000)
+    pages = 0
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal pages
+        while await _asked(reader, writer):
+            pages += 1
+            body = b'{"metadata":{"continue":"t%d"},"items":[%s]}' % (pages, _pods(100, 100 * pages))
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+
+    async def main() -> None:
+        async with client_of(answer) as client, asyncio.timeout(30):
+            text = await _first_error(client, watch_list=False)
+            assert "the answer is longer than 100000 bytes, which is the limit" in text
+
+    asyncio.run(main())
+    assert pages < 30
+
+
+def test_empty_pages_without_end_are_given_up() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        body = b'{"metadata":{"continue":"t"},"items":[]}'
+        while await _asked(reader, writer):
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+
+    async def main() -> None:
+        async with client_of(answer) as client, asyncio.timeout(30):
+            text = await _first_error(client, watch_list=False)
+            assert text == "list of pods: 101 pages without an object, and each has a token for another page"
+
+    asyncio.run(main())
+
+
+def test_the_words_of_a_refusal_are_cut() -> None:
+    error = status_error(b'{"kind":"Status","message":"%s","reason":"%s"}' % (b"m" * 400_000, b"r" * 400_000), 500)
+    assert (error.message, error.reason) == ("m" * 1_000, "r" * 1_000)
+
+
+@pytest.mark.parametrize("ask", [_list, _get], ids=["list", "get"])
+def test_a_page_for_people_is_named(ask: Callable[..., Any]) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if await _asked(reader, writer):
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 26\r\n\r\n<html>Please log in</html>")
+            writer.close()
+
+    async def main() -> None:
+        async with client_of(answer) as client:
+            with pytest.raises(
+                ApiError, match=r"begins with b'<html>Please log in</html>'\. This looks like a page for people: check"
+            ):
+                await ask(client)
+
+    asyncio.run(main())

@@ -159,7 +159,7 @@ async def collected(*batches: list[WatchEvent], pause: float = 0.0) -> tuple[lis
             await asyncio.sleep(pause)
             yield batch
 
-    found = await read_initial_events(OpenWatch(stream(), None), "nodes")
+    found = await read_initial_events(OpenWatch(stream(), None), "nodes", lambda count: None)
     if found is None:
         return None
     return [(item.name, item.resource_version) for item in found.items], found.version, len(found.rest)

@@ -6,6 +6,7 @@ shown only if stderr is a terminal and ``--quiet`` was not given. Results always
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import sys
@@ -15,6 +16,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from kubesched.base.lines import printable
+from kubesched.base.log_limit import LogLimit
 
 from .errors import CliError
 
@@ -25,6 +27,7 @@ __all__ = [
     "KEPT",
     "ProgressBar",
     "flush",
+    "log_warnings",
     "print_lines",
     "progress_bar",
     "terminal_width",
@@ -85,6 +88,13 @@ def write_document(document: Any, form: str, lines: Callable[[], Iterable[Line]]
         write(to_yaml(as_text(msgspec.to_builtins(document)), sort_keys=False))
     else:
         print_lines(lines())
+
+
+def log_warnings() -> None:
+    """Send warnings and errors of the package to stderr; of those that are alike some are left out (:class:`.LogLimit`)."""
+    handler = logging.StreamHandler()
+    handler.addFilter(LogLimit())
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s", handlers=[handler])
 
 
 def warn(text: str) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import logging
 import os
 import random
 import sys
@@ -24,7 +23,7 @@ from kubesched.cluster.kubelets import RUN_BY, HollowKubelets, make_nodes, zone_
 from kubesched.lab.simulate.inputs.given import node_template_of
 
 from .connected import connected
-from .console import warn, write
+from .console import log_warnings, warn, write
 from .errors import CliError
 from .interrupts import run_loop
 from .pod_life import pod_stages
@@ -44,7 +43,7 @@ _ROLE: Final = "deploy/kustomize/components/kubelets/rbac.yaml has the permissio
 
 
 def run(options: argparse.Namespace) -> int:
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    log_warnings()
     if not options.kubeconfig:
         raise CliError("give --kubeconfig FILE: nodes are added to that cluster", code=2)
     if options.nodes > _MOST_NODES:

@@ -69,7 +69,7 @@ from kubesched.scheduler.extenders.http import http_extenders
 from kubesched.scheduler.framework.slow_calls import loop_progress, plugins_of, watching_plugins, work_of
 
 from .busy_plugins import watch_busy_plugins
-from .console import progress_bar, warn, write
+from .console import log_warnings, progress_bar, warn, write
 from .errors import CliError
 from .interrupts import run_loop
 from .loading import load_gates, load_setup
@@ -98,7 +98,7 @@ _EXPIRY_SECONDS: Final = 60.0
 
 
 def run(options: argparse.Namespace) -> int:
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    log_warnings()
     logging.getLogger("kubesched.scheduler").setLevel(logging.INFO)  # the answer to SIGUSR2 is logged at this level
     speed: float = options.speed
     factory: Callable[[], asyncio.AbstractEventLoop] | None = None

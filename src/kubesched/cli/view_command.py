@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import logging
 import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -13,7 +12,7 @@ from pathlib import Path
 from kubesched.base.collector import collector_off
 from kubesched.base.extras import needing
 
-from .console import warn, write
+from .console import log_warnings, warn, write
 from .errors import CliError
 from .interrupts import run_loop
 from .loading import Setup, load_setup
@@ -31,7 +30,7 @@ __all__ = ["run"]
 
 
 def run(options: argparse.Namespace) -> int:
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    log_warnings()
     paths = [Path(one) for one in (options.file, options.second) if one is not None]
     setup = load_setup(options, options.config)
     for remark in setup.remarks:

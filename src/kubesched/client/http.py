@@ -162,7 +162,8 @@ class HttpTransport:
         self._timeout = aiohttp.ClientTimeout(total=timeout)
         self._max_retries = max_retries
         self._pace = Pace(REQUESTS_AT_A_TIME)
-        self._held = Held()
+        #: Bytes of lists that are being read, here and by reflectors.
+        self.held = Held(MOST_LIST)
         self._headers_without_body = {"Accept": "application/json", "User-Agent": user_agent}
         #: Options of every request.
         # The proxy is read from the environment here. The session would do it in a thread for every request, and would
@@ -344,11 +345,7 @@ class HttpTransport:
                     **self._options,
                 ) as response:
                     status, answered = response.status, response.headers
-                    answer = (
-                        await read_body(response, MOST_LIST, self._held)
-                        if status < 300
-                        else await read_body(response, MOST_REFUSAL)
-                    )
+                    answer = await read_body(response, self.held if status < 300 else Held(MOST_REFUSAL))
             code = str(status)
             if self._observer is not None:
                 self._observer.transferred(method, len(raw or b""), len(answer))
@@ -402,7 +399,7 @@ class HttpTransport:
                     raise _refusal(
                         response.status,
                         response.headers.get("Retry-After", ""),
-                        await read_body(response, MOST_REFUSAL),
+                        await read_body(response, Held(MOST_REFUSAL)),
                     )
                 async for batch in read_events(kind, response.content.iter_any()):
                     yield batch

@@ -6,17 +6,33 @@ Of each object only the few fields of an :class:`~kubesched.api.wire.Item` are d
 from __future__ import annotations
 
 import errno
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 import msgspec
 
 from kubesched.api.kinds import Kind
-from kubesched.api.wire import ApiError, Item, ListPage, WatchEvent, version_number
+from kubesched.api.wire import ApiError, Item, ListPage, Transport, WatchEvent, version_number
 from kubesched.base.turns import Steps
 
-__all__ = ["AnswerTooLongError", "error_of", "has_cause", "read_events", "read_item", "reading_list", "status_error"]
+__all__ = [
+    "MOST_LIST",
+    "AnswerTooLongError",
+    "Held",
+    "error_of",
+    "has_cause",
+    "held_of",
+    "read_events",
+    "read_item",
+    "reading_list",
+    "status_error",
+]
 
+#: Most bytes of lists that are being read at one time. 300,000 pods of 5 KB each, as one list, take 1.5 GB.
+MOST_LIST: Final = 2 << 30
+#: Most characters of a text that a server says of an error.
+_MOST_WORDS: Final = 1_000
 #: Most bytes of one event. API servers keep objects of 1.5 MiB at most.
 _LINE_LIMIT: Final = 16 * 1024 * 1024
 #: A list of more bytes is decoded in parts of about this size: 160 MB at once would take 0.1 s.
@@ -32,6 +48,41 @@ class AnswerTooLongError(ConnectionError):
 
     def __init__(self, limit: int, what: str = "the answer") -> None:
         super().__init__(errno.EMSGSIZE, f"{what} is longer than {limit} bytes, which is the limit")
+
+
+class Held:
+    """Bytes of answers that are being read, at most ``limit``. All kinds are listed together, and any list may be endless."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._bytes = 0
+
+    @contextmanager
+    def share(self) -> Iterator[Callable[[int], None]]:
+        """Yield a function that charges bytes until the end of the block.
+
+        Raises (the function):
+            AnswerTooLongError: if the bytes of all blocks together would exceed the limit; nothing is charged.
+        """
+        mine = 0
+
+        def charge(count: int) -> None:
+            nonlocal mine
+            if self._bytes + count > self._limit:
+                raise AnswerTooLongError(self._limit)
+            self._bytes += count
+            mine += count
+
+        try:
+            yield charge
+        finally:
+            self._bytes -= mine
+
+
+def held_of(transport: Transport) -> Held:
+    """Return the account of a transport's lists, ``transport.held``; a new one if it has none."""
+    held: Held | None = getattr(transport, "held", None)
+    return held if held is not None else Held(MOST_LIST)
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
@@ -86,7 +137,7 @@ def reading_list(kind: Kind, raw: bytes | bytearray) -> Steps[ListPage]:
                 if len(items) % _ITEMS_PER_STEP == 0:
                     yield
     except _UNREADABLE as error:
-        raise _unreadable(f"list of {kind}", error) from None
+        raise _unreadable(f"list of {kind}", error, raw) from None
     return ListPage(items, metadata.resource_version or "", metadata.continue_ or "", metadata.remaining_item_count)
 
 
@@ -125,7 +176,7 @@ def read_item(kind: Kind, raw: bytes | bytearray) -> Item:
     try:
         return _item(kind, bytes(raw))
     except _UNREADABLE as error:
-        raise _unreadable(str(kind), error) from None
+        raise _unreadable(str(kind), error, raw) from None
 
 
 def _item(kind: Kind, raw: bytes) -> Item:
@@ -169,7 +220,7 @@ async def read_events(kind: Kind, chunks: AsyncIterator[bytes]) -> AsyncIterator
                     break
                 batch.append(WatchEvent(event.type, _item(kind, bytes(event.object))))
             except _UNREADABLE as error:
-                raise _unreadable(f"watch of {kind}", error) from None
+                raise _unreadable(f"watch of {kind}", error, line) from None
         else:
             if batch:
                 yield batch
@@ -179,8 +230,11 @@ async def read_events(kind: Kind, chunks: AsyncIterator[bytes]) -> AsyncIterator
         raise refusal
 
 
-def _unreadable(what: str, error: Exception) -> ApiError:
-    return ApiError(500, "InternalError", f"{what}: the server's answer cannot be read: {error}")
+def _unreadable(what: str, error: Exception, raw: bytes | bytearray) -> ApiError:
+    text = f"{what}: the server's answer cannot be read: {error}; it begins with {bytes(raw[:60])!r}"
+    if raw[:1] == b"<":
+        text += ". This looks like a page for people: check the server address, and what is between"
+    return ApiError(500, "InternalError", text)
 
 
 def status_error(raw: bytes | bytearray, code: int) -> ApiError:
@@ -205,8 +259,8 @@ def error_of(status: Mapping[str, Any], code: int, message: str) -> ApiError:
         code = said
     return ApiError(
         code,
-        reason if isinstance(reason, str) and reason else _REASONS.get(code, "Unknown"),
-        text if isinstance(text, str) and text else message,
+        reason[:_MOST_WORDS] if isinstance(reason, str) and reason else _REASONS.get(code, "Unknown"),
+        text[:_MOST_WORDS] if isinstance(text, str) and text else message,
         details if isinstance(details, dict) else None,
     )
 

@@ -27,6 +27,7 @@ from kubesched.api.wire import (
 
 from .backoff import TokenBucket
 from .connection_log import log_of
+from .http_reading import held_of
 
 __all__ = ["NO_RESPONSE", "MeteredTransport"]
 
@@ -62,6 +63,7 @@ class MeteredTransport:
     ) -> None:
         self._inner = inner
         self.connection_log = log_of(inner)
+        self.held = held_of(inner)
         self.limiter = limiter
         self.requests: dict[tuple[str, str], int] = {} if requests is None else requests
         self.on_request = on_request

@@ -23,7 +23,7 @@ from kubesched.api.wire import ApiError, Item, ListPage, Transport, WatchEvent, 
 
 from .backoff import Backoff, retry_after
 from .connection_log import log_of, reason_of
-from .http_reading import has_cause
+from .http_reading import has_cause, held_of
 from .watch_list import OpenWatch, read_initial_events, stream_error
 
 __all__ = ["PAGE_SIZE", "WATCH_TIMEOUT", "Reflector", "Sink", "VeryShortWatchError"]
@@ -38,6 +38,8 @@ WATCH_GRACE = 30.0
 SHORT_WATCH = 1.0
 #: Changes handled in one batch before other tasks get a turn.
 YIELD_INTERVAL = 512
+#: Most pages in a row that may come without an object.
+_MOST_EMPTY_PAGES = 100
 
 
 class VeryShortWatchError(Exception):
@@ -96,6 +98,7 @@ class Reflector:
         on_error: Callable[[Exception], None] | None = None,
     ) -> None:
         self._connection = log_of(transport)
+        self._held = held_of(transport)
         self._skip_ended = skip_ended
         self._transport = transport
         self._kind = kind
@@ -208,7 +211,8 @@ class Reflector:
             watch = self._open(version, initial=True)
             started = asyncio.get_running_loop().time()
             try:
-                found = await read_initial_events(watch, str(self._kind))
+                with self._held.share() as charge:
+                    found = await read_initial_events(watch, str(self._kind), charge)
                 if found is not None:
                     await self._replace(found.items, found.version)
                     await self._consume(found.rest)
@@ -248,16 +252,25 @@ class Reflector:
         items = list(page.items)
         if page.continue_token and version == "0":
             self._server_pages = True
-        while page.continue_token:
-            try:
-                page = await self._page(limit=limit, continue_token=page.continue_token)
-            except ApiError as error:
-                if not _is_expired(error):
-                    raise
-                page = await self._page(resource_version=version)
-                return list(page.items), self._version_of(page)
-            items.extend(page.items)
-            await asyncio.sleep(0)  # a transport in the same process never waits here
+        empty = 0
+        with self._held.share() as charge:
+            while page.continue_token:
+                charge(sum(item.size for item in page.items))
+                empty = 0 if page.items else empty + 1
+                if empty > _MOST_EMPTY_PAGES:
+                    text = (
+                        f"list of {self._kind}: {empty} pages without an object, and each has a token for another page"
+                    )
+                    raise ApiError(500, "InternalError", text)
+                try:
+                    page = await self._page(limit=limit, continue_token=page.continue_token)
+                except ApiError as error:
+                    if not _is_expired(error):
+                        raise
+                    page = await self._page(resource_version=version)
+                    return list(page.items), self._version_of(page)
+                items.extend(page.items)
+                await asyncio.sleep(0)  # a transport in the same process never waits here
         return items, found
 
     def _version_of(self, page: ListPage) -> int:
@@ -318,7 +331,7 @@ class Reflector:
                 if event_type == "BOOKMARK":
                     self.bookmarks += 1
                 elif not item.name:
-                    logger.warning("%s: watch event %s without a name skipped", self._kind, event_type)
+                    logger.warning("%s: watch event %.40s without a name skipped", self._kind, event_type)
                     continue
                 elif event_type == "DELETED":
                     gone.append(item)
@@ -328,7 +341,7 @@ class Reflector:
                     self._deliver(gone, item)
                     gone = []
                 else:
-                    logger.warning("%s: watch event of unknown type %s skipped", self._kind, event_type)
+                    logger.warning("%s: watch event of unknown type %.40s skipped", self._kind, event_type)
                     continue
                 self.events += 1
                 if item.resource_version > self.version:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -70,8 +70,9 @@ class InitialEvents(NamedTuple):
     rest: Sequence[WatchEvent]
 
 
-async def read_initial_events(watch: OpenWatch, what: str) -> InitialEvents | None:
-    """Read the list at the beginning of a watch. None if the watch ends before the list does. ``what`` is for the log.
+async def read_initial_events(watch: OpenWatch, what: str, charge: Callable[[int], None]) -> InitialEvents | None:
+    """Read the list at the beginning of a watch. None if the watch ends before the list does. ``what`` is for the log,
+    ``charge`` is called with the bytes of each object before it is kept.
 
     Raises:
         ApiError, OSError: any error of the transport or in the stream.
@@ -97,10 +98,11 @@ async def read_initial_events(watch: OpenWatch, what: str) -> InitialEvents | No
                     if ends_initial_events(event):
                         return InitialEvents(list(found.values()), item.resource_version, batch[place:])
                 elif not item.name or kind not in ("ADDED", "MODIFIED", "DELETED"):
-                    logger.warning("%s: watch event %s %s skipped", what, kind, item.name or "without a name")
+                    logger.warning("%s: watch event %.40s %.80s skipped", what, kind, item.name or "without a name")
                 elif kind == "DELETED":
                     found.pop(item.key, None)
                 else:
+                    charge(item.size - (found[item.key].size if item.key in found else 0))
                     found[item.key] = item
     finally:
         timer.cancel()

@@ -16,9 +16,13 @@ from datetime import datetime
 from pathlib import PurePath
 from typing import Any, Final, TextIO
 
+from kubesched.base.log_limit import LogLimit
+
 __all__ = ["JsonFormatter", "KlogFormatter", "VModule", "configure", "level_of", "with_pairs"]
 
 _LETTERS: Final = ((logging.ERROR, "E"), (logging.WARNING, "W"))
+#: Verbosity from which on no line is left out.
+_ALL_LINES: Final = 4
 
 
 def level_of(verbosity: int) -> int:
@@ -136,6 +140,7 @@ def configure(
     """Send all log lines of the package to ``stream`` (default: stderr), in place of any earlier setup.
 
     ``split`` sends errors to stderr and the rest to stdout. The result is the filter, whose level can be changed later.
+    Of warnings and errors that are alike some are left out (:class:`.LogLimit`), unless ``verbosity`` is 4 or more.
     """
     shown = VModule(verbosity, vmodule or {})
     formatter = JsonFormatter() if json_lines else KlogFormatter()
@@ -151,6 +156,8 @@ def configure(
     for handler in handlers:
         handler.setFormatter(formatter)
         handler.addFilter(shown)
+        if verbosity < _ALL_LINES:
+            handler.addFilter(LogLimit())
         root.addHandler(handler)
     root.setLevel(logging.WARNING)
     logging.getLogger("kubesched").setLevel(shown.lowest)

@@ -22,7 +22,7 @@ import msgspec
 from kubesched.api.types import Pod
 from kubesched.base.collector import forget_frames
 from kubesched.base.extras import needing
-from kubesched.client.bodies import AnswerTooLongError, read_body
+from kubesched.client.bodies import AnswerTooLongError, Held, read_body
 
 from ..config import Extender as Config
 from ..framework.preemption import Victims
@@ -197,7 +197,7 @@ class HttpExtender:
                 ) as response:
                     if response.status != 200:
                         raise ExtenderError(f"failed {verb} with extender at URL {url}, code {response.status}")
-                    return bytes(await read_body(response, _MOST_ANSWER + 2 * len(request)))
+                    return bytes(await read_body(response, Held(_MOST_ANSWER + 2 * len(request))))
             except AnswerTooLongError as error:
                 raise ExtenderError(f'Post "{url}": {error.strerror}') from error
             except aiohttp.ServerDisconnectedError as error:
