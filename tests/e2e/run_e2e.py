@@ -185,7 +185,8 @@ def compare(rules: Sequence[Rule], specs: Sequence[str], results: Mapping[str, s
                 f"not run  {spec}  ({rule.reason if rule is not None else 'no line of specs.txt is about it'})"
             )
             continue
-        result = next((found for name, found in results.items() if name.startswith(spec)), "missing")
+        names = (name for name in results if name == spec or name.startswith(f"{spec} ["))  # with its labels
+        result = results.get(next(names, ""), "missing")
         is_good = result in ("passed" if rule.word == "pass" else "failed", "skipped")  # a spec may skip itself
         good = good and is_good
         lines.append(f"{result:8} {spec}{'' if is_good else f'  (expected: {rule.word})'}")
@@ -211,6 +212,11 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     listed, is_old = list_specs(program)
     specs = [spec for spec in listed if re.search(options.focus, spec)]
     chosen = [spec for spec in specs if (rule := expected(rules, spec)) is not None and rule.word != "skip"]
+    if not chosen:
+        sys.stdout.write(
+            f"no spec of {len(listed)} is run: none is found by --focus {options.focus!r} and expected to run\n"
+        )
+        return 1
     folder = Path(options.report).resolve()
     folder.mkdir(parents=True, exist_ok=True)
     kubeconfig = str(Path(options.kubeconfig).resolve()) if options.kubeconfig else ""
@@ -221,6 +227,9 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     total = ", ".join(f"{count} {word}" for word, count in counts.items())
     told = [*(line for line in lines if "(expected: " in line), f"{total} of {len(chosen)} specs; {folder}/results.txt"]
     sys.stdout.write("\n".join(told) + "\n")
+    if counts["skipped"] == len(chosen):
+        sys.stdout.write("every spec skipped itself: this shows nothing\n")
+        return 1
     return 0 if good else 1
 
 

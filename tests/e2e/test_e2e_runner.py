@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from run_e2e import HERE, compare, expected, find_program, kubesched, main, read_rules, run_specs
 
-#: Program with four specs. It asks the cluster of its kubeconfig for its nodes, and reports the specs in focus.
+#: Program with six specs. It asks the cluster of its kubeconfig for its nodes, and reports the specs in focus.
 FAKE = """#!{python}
 import re, ssl, sys, urllib.request, yaml
 given = dict(one.lstrip("-").partition("=")[::2] for one in sys.argv[1:])
 is_old = {is_old}
-specs = ["[sig-a] good", "[sig-a] bad (1.5)", "[sig-a] known", "[sig-b] other", "[sig-c] unlisted"]
+specs = ["[sig-a] good", "[sig-a] bad (1.5)", "[sig-a] known", "[sig-b] other", "[sig-c] unlisted", "[sig-a] skips itself"]
 if is_old and given.keys() & {{"list-tests", "ginkgo.no-color", "ginkgo.timeout"}}:
     sys.exit(2)
 if "ginkgo.dryRun" in given:
@@ -33,7 +33,7 @@ with open(given["report-dir"] + "/junit_01.xml", "w") as report:
     report.write("<testsuites><testsuite>")
     for spec in specs:
         if re.search(given["ginkgo.focus"], spec + " [Conformance]") and nodes:
-            end = "<failure/>" if "good" not in spec else ""
+            end = "<skipped/>" if "skips" in spec else "<failure/>" if "good" not in spec else ""
             report.write(f'<testcase name="[It] {{spec}} [Conformance]">{{end}}</testcase>')
     report.write("</testsuite></testsuites>")
 sys.exit("kubeconfig" in given)
@@ -95,6 +95,28 @@ def test_specs_run_against_a_given_control_plane_with_a_scheduler_and_hollow_nod
 def test_only_expected_results_are_good(spec: str, result: str, *, good: bool) -> None:
     results = {f"{spec} [Conformance]": result} if result else {}
     assert compare(read_rules(LIST), [spec], results)[1] is good
+
+
+def test_a_result_is_that_of_the_spec_and_not_of_one_whose_name_is_longer() -> None:
+    results = {"sig-a run simple for CRDs [Conformance]": "passed", "sig-a run simple [Conformance]": "failed"}
+    assert not compare(read_rules(LIST), ["sig-a run simple"], results)[1]
+    assert compare(read_rules(LIST), ["sig-a run simple for CRDs"], results)[1]
+
+
+@pytest.mark.parametrize(
+    ("focus", "said"),
+    [
+        ("nothing like it", "no spec of 6 is run: none is found by --focus 'nothing like it' and expected to run"),
+        ("skips itself", "every spec skipped itself: this shows nothing"),
+    ],
+)
+def test_a_run_that_shows_nothing_is_no_success(
+    focus: str, said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    environment = fake(tmp_path)
+    options = ["--nodes", "1", "--specs", str(tmp_path / "specs.txt"), "--report", str(tmp_path / "report")]
+    assert main([*options, "--focus", focus], environment) == 1
+    assert capsys.readouterr().out.splitlines()[-1] == said
 
 
 def test_the_named_program_comes_first(tmp_path: Path) -> None:

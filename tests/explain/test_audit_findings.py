@@ -138,6 +138,17 @@ def test_pods_that_no_scheduler_placed_or_that_leave_are_not_judged() -> None:
     assert audit.unchecked == ['1 pod of schedulerName "other": no profile has this name']
 
 
+def test_pending_pods_of_a_scheduler_without_a_profile_are_found() -> None:
+    waiting = [
+        pod(name, "", schedulerName=scheduler)
+        for name, scheduler in (("a", "other"), ("b", "other"), ("c", "default-scheduler"))
+    ]
+    for cluster in ([node("n"), *waiting], waiting):
+        [found] = [one for one in audited(cluster).findings if one.rule == "pod-unknown-scheduler"]
+        assert found.objects == ["default/a", "default/b"]
+        assert found.message.startswith('2 pods for the scheduler "other", and no profile has this name')
+
+
 class Fails(Plugin):
     """Fails for the pods of one name, after a plugin that rejects them."""
 

@@ -11,7 +11,7 @@ from kubesched.scheduler.scheduler import Scheduler
 
 from ..objects import Objects
 from .budgets import audit_budgets
-from .never import audit_never
+from .never import audit_never, audit_strangers
 from .nodes import audit_nodes, audit_terminating
 from .placed import audit_nominated, audit_placed
 from .priorities import audit_priorities
@@ -57,6 +57,7 @@ def audit_cluster(
     audit_nodes(view)
     audit_terminating(view)
     audit_never(view)
+    audit_strangers(view)
     audit_budgets(view)
     audit_priorities(view, placed)
     audit_speed(view, placed)

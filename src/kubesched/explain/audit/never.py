@@ -28,7 +28,7 @@ from ..obstacles import Obstacle, names_at, obstacles_of_plugin, rejected_by
 from ..pod_groups import GroupExplainer
 from .view import View, distinct
 
-__all__ = ["LEFT_OUT", "audit_never"]
+__all__ = ["LEFT_OUT", "audit_never", "audit_strangers"]
 
 #: Plugins that are not counted, because an empty cluster is no answer to them: rules about other pods' presence, and
 #: devices, volumes and attachments, which stay taken as long as claims exist.
@@ -87,6 +87,22 @@ def audit_never(view: View) -> None:
     summaries = {one.group: one.summary for one in explained}
     for key, each in of_groups.items():
         _report(view, each, key, summaries.get(key, ""))
+
+
+def audit_strangers(view: View) -> None:
+    """Add a finding for each schedulerName of pending pods that no profile has."""
+    waiting: dict[str, list[Pod]] = {}
+    for pod in view.pending:
+        if view.profile(pod) is None:
+            waiting.setdefault(pod.spec.scheduler_name, []).append(pod)
+    for name, pods in waiting.items():
+        view.findings.add(
+            "pod-unknown-scheduler",
+            f'{counted(len(pods), "pod")} for the scheduler "{name}", and no profile has this name: only another scheduler '
+            "places them",
+            "Pod",
+            [one.key for one in pods],
+        )
 
 
 def _rejecting(framework: Framework, search: Search, pod: PodInfo) -> list[FilterEntry]:

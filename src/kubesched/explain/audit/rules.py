@@ -31,6 +31,11 @@ RULES: Final[dict[str, Rule]] = {
     "budgets-overlap": Rule(
         "error", "policy/v1 Eviction", "let each pod be selected by one budget only: the API refuses to evict others"
     ),
+    "pod-unknown-scheduler": Rule(
+        "warning",
+        "rules/cache-and-events §14.1",
+        "run a scheduler with a profile of this name, or correct the schedulerName; --config names the profiles to check",
+    ),
     "pod-rejected-by-its-node": Rule("warning", "rules/framework §4.7", "restart the pods when it suits you"),
     "nomination-stale": Rule(
         "warning", "rules/cycle §12", "nothing, if a scheduler runs: its next attempt looks at all nodes"
