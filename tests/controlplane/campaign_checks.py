@@ -17,6 +17,8 @@ import asyncio
 import re
 from typing import Any
 
+from memory_net import IS_REPETITION
+
 from kubesched.api.kinds import CLAIMS, LEASES, NODES, PODS, RESOURCE_CLAIMS, VOLUMES, Kind
 from kubesched.api.storage import BIND_COMPLETED
 from kubesched.api.types import Pod
@@ -36,7 +38,7 @@ class Checks:
     Attributes:
         bound: node of each binding, by UID of the pod.
         renewed: time at which the API server took the last renewal of the lease, by holder.
-        disturbed: nodes that somebody else has shrunk, or bound pods to.
+        disturbed: nodes that somebody else has shrunk, or bound pods to, or that got a pod by the second copy of a binding.
     """
 
     def __init__(self, store: Store, broken: list[str]) -> None:
@@ -89,6 +91,8 @@ class Checks:
                 self._elsewhere.discard(name)
                 self.disturbed.add(node_name)
                 return stored
+            if IS_REPETITION.get():
+                self.disturbed.add(node_name)
             senders = self._binders[uid] = set(self._senders.get(f"{_POD}{name}/binding", ()))
             self._check_volumes(stored.typed)
             self._check_room(node_name, senders)
