@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import Counter
 from typing import Any
 
 from memory_net import IS_REPETITION
@@ -124,6 +125,12 @@ class Checks:
         used = sum(info.requests.milli_cpu for info in infos)
         if used > 1000 * int(room["cpu"]):
             self._broken.append(f"S2: {senders} bound pods to {node_name} that ask for {used}m of {room['cpu']}")
+        ports = Counter(port.host_port for pod in pods for one in pod.spec.containers for port in one.ports)
+        if twice := [port for port, count in ports.items() if port and count > 1]:
+            self._broken.append(f"S2: {senders} bound pods to {node_name} that share the host ports {twice}")
+        spread = [pod for pod in pods if pod.metadata.labels.get("app") == "spread"]
+        if len(spread) > 1 and any(pod.spec.affinity is not None for pod in spread):
+            self._broken.append(f"S2: {senders} bound pods to {node_name} that keep away from each other")
 
     def _check_volumes(self, pod: Pod) -> None:
         """S7, at a binding."""
