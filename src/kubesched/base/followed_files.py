@@ -35,7 +35,7 @@ class FollowedContext:
     Without files the first context stays.
 
     Raises:
-        OSError: if a file cannot be read, is no regular file or too large.
+        OSError: if a file is there and cannot be read, is no regular file or too large.
         OSError, ValueError: any error of ``make`` for the first context.
     """
 
@@ -75,7 +75,7 @@ class FollowedContext:
 
     def _made(self) -> ssl.SSLContext:
         for name, content in self._seen:
-            if content is None:
+            if content is None and Path(name).exists():
                 read_small_file(name)  # raises the error; OpenSSL would wait for the end of a pipe or a device
         return self._make()
 
