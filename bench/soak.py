@@ -3,10 +3,12 @@
     python bench/soak.py                                     # 1,000 nodes, 7 days of virtual time
     python bench/soak.py --days 2 --nodes 100 --trace        # with the lines that allocated what grew
     python bench/soak.py --up --duration 3600 --rate 1000    # real time, against a process of its own
+    python bench/soak.py --kubeconfig FILE --pid PID         # real time, a process that works on another API server
 
 Pods arrive and end, with claims for volumes and devices and with priorities that evict others; nodes are cordoned, removed and added;
 every six hours another scheduler takes over. The population is the same at the end of each day. Objects are counted then, by type.
 The exit code is 1 if memory or the number of objects has grown by more than ``--limit`` percent since the first day.
+In real time memory is read twelve times; the first four are for warming up. The exit code is 1, too, if a pod stays unbound.
 
 Memories with a bound (texts, events, changes) fill slowly in such a cluster, and hide what has none. So their bounds are divided by ``--fill``,
 and they are full before the first day ends. ``--fill 1`` leaves them as they are; then the growth is that of the memories, which the last
@@ -42,6 +44,7 @@ from kubesched.api.wire import ApiError
 from kubesched.base.kept import Kept
 from kubesched.cli.bench_processes import cluster, memory_mib
 from kubesched.cli.memory import EVENT_CACHE, FORGET_SECONDS, MOST_EVENTS, TIMED_SECONDS, give_back
+from kubesched.client.access import ClusterAccess, load_kubeconfig
 from kubesched.client.event_writer import EventWriter
 from kubesched.client.http import HttpTransport
 from kubesched.cluster.kubelets import default_stages, make_nodes, node_template
@@ -255,7 +258,10 @@ async def _virtual(options: argparse.Namespace) -> int:
 
 
 def _verdict(figures: list[float] | list[int], limit: float) -> int:
-    growth = 100 * (max(figures[1:], default=figures[0]) / figures[0] - 1)
+    if len(figures) < 2:
+        print("too short to show anything")
+        return 1
+    growth = 100 * (max(figures[1:]) / figures[0] - 1)
     print(f"growth after the first: {growth:+.1f} %, at most {limit:g} % is allowed")
     return int(growth > limit)
 
@@ -263,12 +269,15 @@ def _verdict(figures: list[float] | list[int], limit: float) -> int:
 # -- real time ---------------------------------------------------------------------------------------------
 
 
-async def _churn(url: str, process: int, options: argparse.Namespace) -> list[float]:
-    """Create ``rate`` pods a second for a time; each is deleted when ``live`` younger ones exist."""
+async def _churn(access: ClusterAccess, process: int, options: argparse.Namespace) -> tuple[list[float], int]:
+    """Create ``rate`` pods a second for a time; each is deleted when ``live`` younger ones exist.
+
+    Returns the memory of the process in MiB at twelve moments, and the number of pods that stay unbound.
+    """
     live: deque[str] = deque()
     memory, made, begun = [], 0, time.monotonic()
     pod = {"containers": [{"name": "main", "image": "app", "resources": {"requests": {"cpu": "10m"}}}]}
-    async with HttpTransport(url) as transport:
+    async with HttpTransport.connect(access) as transport:
         gate = asyncio.Semaphore(32)
 
         async def one(number: int) -> None:
@@ -293,7 +302,19 @@ async def _churn(url: str, process: int, options: argparse.Namespace) -> list[fl
                 report += period
                 memory.append((memory_mib(process) or (0.0, 0.0))[0])
                 print(f"{now - begun:.0f} s: {made:,} pods made, {memory[-1]:.1f} MiB", flush=True)
-    return memory
+        for _ in range(60):
+            page = await transport.list(PODS, "default", field_selector="spec.nodeName=")
+            unbound = sum(item.name.startswith("soak-") for item in page.items)
+            if not unbound:
+                break
+            await asyncio.sleep(1)
+    return memory, unbound
+
+
+def _in_real_time(access: ClusterAccess, process: int, options: argparse.Namespace) -> int:
+    memory, unbound = asyncio.run(_churn(access, process, options))
+    print(f"{unbound} pods stay unbound")
+    return _verdict(memory[len(memory) // 3 :], options.limit) or int(unbound > 0)
 
 
 def _against_up(options: argparse.Namespace) -> int:
@@ -301,9 +322,7 @@ def _against_up(options: argparse.Namespace) -> int:
         tempfile.TemporaryDirectory(prefix="kubesched-") as scratch,
         cluster(Path(scratch) / "kubeconfig", options.nodes, options.seed) as (url, process),
     ):
-        memory = asyncio.run(_churn(url, process, options))
-    warm = memory[len(memory) // 3 :]
-    return _verdict(warm, options.limit) if len(warm) > 1 else 0
+        return _in_real_time(ClusterAccess(url), process, options)
 
 
 def main() -> int:
@@ -316,13 +335,19 @@ def main() -> int:
     )
     parser.add_argument("--trace", action="store_true", help="print the lines that allocated what grew; slow")
     parser.add_argument("--up", action="store_true", help="in real time, against kubesched up")
-    parser.add_argument("--duration", type=float, default=3_600.0, help="seconds, with --up")
-    parser.add_argument("--rate", type=float, default=1_000.0, help="pods a second, with --up")
-    parser.add_argument("--live", type=int, default=5_000, help="pods that exist at a time, with --up")
+    parser.add_argument("--kubeconfig", help="in real time, against this API server, with --pid")
+    parser.add_argument("--pid", type=int, help="process whose memory is read, such as that of kubesched run")
+    parser.add_argument("--duration", type=float, default=3_600.0, help="seconds, in real time")
+    parser.add_argument("--rate", type=float, default=1_000.0, help="pods a second, in real time")
+    parser.add_argument("--live", type=int, default=5_000, help="pods that exist at a time, in real time")
     parser.add_argument("--limit", type=float, default=5.0, help="percent of growth that is allowed")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     logging.getLogger("kubesched").setLevel(logging.CRITICAL)
+    if bool(options.kubeconfig) != bool(options.pid):
+        parser.error("give --kubeconfig and --pid together")
+    if options.kubeconfig:
+        return _in_real_time(asyncio.run(load_kubeconfig(options.kubeconfig)), options.pid, options)
     if options.up:
         return _against_up(options)
     return run_virtual(_virtual(options))

@@ -501,6 +501,13 @@ def test_a_line_that_is_not_an_object_fails_and_the_others_are_still_replayed(
     assert result.failures[0].lines[0].startswith("line 2 is not a JSON object")
 
 
+def test_a_line_that_is_nested_too_deep_fails_and_a_binary_file_is_one_error(tmp_path: Path) -> None:
+    result = replay_file(write(tmp_path / "some.jsonl.gz", a_vector(), '{"a":' * 60_000), in_tree_registry())
+    assert result.failures[0].lines[0] == "line 2 is nested more than 200 levels deep"
+    with pytest.raises(ValueError, match=r"binary\.jsonl: line 1: a NUL byte: not a file of JSON lines"):
+        replay_file(write(tmp_path / "binary.jsonl", "x\0y", a_vector()), in_tree_registry())
+
+
 def test_an_unknown_action_of_an_event_is_named() -> None:
     vector = changed(read("hints")[0], ["scenario", "event", "action"], "Wave")
     assert "scenario.event.action: 'Wave' is unknown; known actions: " in replayed(vector).differences[0]

@@ -78,6 +78,66 @@ def test_several_files_are_merged_and_master_overrides_the_address(
     assert run(load_access("", "elsewhere:80")).url == "http://elsewhere:80"
 
 
+#: Kubeconfigs with a value that is hostile or of a wrong form: address, more of the cluster, the user, the message.
+WRONG: list[tuple[str, str, str, str]] = [
+    ("https://a", "", "{tokenFile: /dev/zero}", "user 'u': tokenFile: /dev/zero: is no regular file"),
+    ("https://a", "", "{tokenFile: pipe}", "user 'u': tokenFile: pipe: is no regular file"),
+    ("https://a", "", "{tokenFile: large}", "user 'u': tokenFile: large: is larger than 4194304 bytes"),
+    ("https://a", "", "{client-certificate: gone, client-key: gone}", "user 'u': client-certificate: gone: No such file"),
+    ("https://a", ", certificate-authority: pipe", "{}", "cluster 'c': certificate-authority: pipe: is no regular file"),
+    ("https://a", ", certificate-authority-data: YWJj", "{}", "certificate cannot be used: certificate-authority: "),
+    ("https://a", "", "{client-certificate-data: YWJj, client-key-data: YWJj}", "used: client-certificate or client-key: "),
+    ("http://a", "", '{token: "a\\nhunter2"}', "user 'u': token: it has a line break or another control character"),
+    ("http://a", "", "{exec: {apiVersion: client.authentication.k8s.io/v1, command: /gone}}", "user.exec.command: /gone: no such program"),
+    ("http://a", "", "hunter2", "users[0].user: expected a mapping, got a text"),
+    ("http://a", "", "{token: [hunter2]}", "user 'u': token: expected a text, got a list"),
+    ("5", "", "{}", "clusters[0].cluster.server: expected a text, got a number"),
+    ('"http://a b"', "", "{}", "'http://a b' is no server address"),
+    ('"http://a/ü"', "", "{}", "'http://a/ü' is no server address"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("server", "more", "user", "message"), WRONG, ids=[case[3][:60] for case in WRONG])
+def test_a_wrong_value_is_named_with_its_field(server: str, more: str, user: str, message: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "large").write_bytes(bytes(5_000_000))
+    path = tmp_path / "config"
+    path.write_text(
+        f"clusters: [{{name: c, cluster: {{server: {server}{more}}}}}]\nusers: [{{name: u, user: {user}}}]\n"
+        "contexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x\n"
+    )
+    with pytest.raises(AccessError) as caught:
+        run(load_kubeconfig(path))
+    assert str(caught.value).startswith(f"{path}: ")
+    assert message in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_list_that_is_none_is_named(tmp_path: Path) -> None:
+    (tmp_path / "config").write_text("clusters: 7\nusers: []\ncontexts: []\ncurrent-context: x\n")
+    with pytest.raises(AccessError, match="clusters: expected a list, got a number"):
+        run(load_kubeconfig(tmp_path / "config"))
+
+
+def test_a_token_file_that_becomes_a_pipe_or_gets_a_line_break_leaves_the_token_known(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("one")
+    credentials = run(load_kubeconfig(kubeconfig(tmp_path, "{tokenFile: token}"))).credentials
+    seen: list[str | None] = []
+
+    async def main() -> None:
+        seen.append(await credentials.header())
+        (tmp_path / "token").write_text("two\nX-Remote-User: admin")
+        credentials.rejected()
+        seen.append(await credentials.header())
+        (tmp_path / "token").unlink()
+        os.mkfifo(tmp_path / "token")
+        credentials.rejected()
+        seen.append(await credentials.header())
+
+    run_virtual(main())
+    assert seen == ["Bearer one"] * 3
+
+
 def test_a_token_file_is_read_again_after_a_minute_and_when_the_server_refuses_it(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("one\n")
     path = kubeconfig(tmp_path, "{tokenFile: token}")

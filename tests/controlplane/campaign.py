@@ -64,7 +64,7 @@ class Day:
         self.network = Network(self.store, Random(self.rng.getrandbits(64)))
         self.replicas: dict[str, Replica] = {}
         self.lives: dict[str, asyncio.Task[None]] = {}
-        self.terms = self.evictions = 0
+        self.terms = self.evictions = self.not_woken_checked = 0
         self._closing = False
 
     def items(self, plural: str) -> list[Item]:
@@ -351,6 +351,7 @@ class Day:
         deadline = self.loop.time() + 60
         while len(self.leaders()) != 1 or not self.leaders()[0].scheduler.is_idle or self.world.is_ending():
             if self.loop.time() > deadline:
+                self.not_woken_checked += 1
                 return
             await asyncio.sleep(1)
         (leader,) = self.leaders()
@@ -376,7 +377,10 @@ class Day:
     def counts(self) -> dict[str, int]:
         """Return the faults that struck by name, and what was done."""
         bindings = len(self.checks.bound)
-        return {**self.network.counts, "terms": self.terms, "bindings": bindings, "evictions": self.evictions}
+        done = {"terms": self.terms, "bindings": bindings, "evictions": self.evictions}
+        if self.not_woken_checked:
+            done["L2 not checked"] = self.not_woken_checked
+        return {**self.network.counts, **done}
 
 
 def play(seed: int, steps: int = 20) -> dict[str, int]:

@@ -15,7 +15,10 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import Counter
 from typing import Any
+
+from memory_net import IS_REPETITION
 
 from kubesched.api.kinds import CLAIMS, LEASES, NODES, PODS, RESOURCE_CLAIMS, VOLUMES, Kind
 from kubesched.api.storage import BIND_COMPLETED
@@ -36,7 +39,7 @@ class Checks:
     Attributes:
         bound: node of each binding, by UID of the pod.
         renewed: time at which the API server took the last renewal of the lease, by holder.
-        disturbed: nodes that somebody else has shrunk, or bound pods to.
+        disturbed: nodes that somebody else has shrunk, or bound pods to, or that got a pod by the second copy of a binding.
     """
 
     def __init__(self, store: Store, broken: list[str]) -> None:
@@ -89,6 +92,8 @@ class Checks:
                 self._elsewhere.discard(name)
                 self.disturbed.add(node_name)
                 return stored
+            if IS_REPETITION.get():
+                self.disturbed.add(node_name)
             senders = self._binders[uid] = set(self._senders.get(f"{_POD}{name}/binding", ()))
             self._check_volumes(stored.typed)
             self._check_room(node_name, senders)
@@ -120,6 +125,12 @@ class Checks:
         used = sum(info.requests.milli_cpu for info in infos)
         if used > 1000 * int(room["cpu"]):
             self._broken.append(f"S2: {senders} bound pods to {node_name} that ask for {used}m of {room['cpu']}")
+        ports = Counter(port.host_port for pod in pods for one in pod.spec.containers for port in one.ports)
+        if twice := [port for port, count in ports.items() if port and count > 1]:
+            self._broken.append(f"S2: {senders} bound pods to {node_name} that share the host ports {twice}")
+        spread = [pod for pod in pods if pod.metadata.labels.get("app") == "spread"]
+        if len(spread) > 1 and any(pod.spec.affinity is not None for pod in spread):
+            self._broken.append(f"S2: {senders} bound pods to {node_name} that keep away from each other")
 
     def _check_volumes(self, pod: Pod) -> None:
         """S7, at a binding."""

@@ -12,7 +12,7 @@ import errno
 import logging
 import re
 from collections.abc import Callable
-from contextvars import Context, copy_context
+from contextvars import Context, ContextVar, copy_context
 from random import Random
 from typing import Any
 
@@ -33,6 +33,9 @@ from watch_cache import Past, WatchCache  # isort: skip
 _log = logging.getLogger("kubesched.tests")
 TOKEN = "campaign-token"
 URL = "http://127.0.0.1:6443"
+#: True where an API server handles the second copy of a write. It may come after the client has read that the first one had
+#: no effect, and no client can prevent that.
+IS_REPETITION: ContextVar[bool] = ContextVar("is_repetition", default=False)
 _VERSION = re.compile(r"(?:^|&)resourceVersion=([0-9]+)")
 
 
@@ -152,7 +155,7 @@ class Network:
         if server is None or client in self._dead or self.strikes("refused", 0.03):
             raise ConnectionRefusedError(errno.ECONNREFUSED, "connection refused")
         near = factory()
-        here, _ = self._join(client, server, near, on_send)
+        here, _ = self._join(client, server, near, self.context, on_send)
         near.connection_made(here)
         return near
 
@@ -167,22 +170,24 @@ class Network:
         return self._last[client] if up else None
 
     def _join(
-        self, client: str, server: ApiServer, near: Any, on_send: Callable[[bytes], None] | None
+        self, client: str, server: ApiServer, near: Any, context: Context, on_send: Callable[[bytes], None] | None
     ) -> tuple[End, End]:
-        """Connect a client's protocol with an API server. Return both ends."""
+        """Connect a client's protocol with an API server, which has this context. Return both ends."""
         far = server.front()
         here = End(self, client, server, near, copy_context(), on_send)
-        there = End(self, client, server, far, self.context, None)
+        there = End(self, client, server, far, context, None)
         here.peer, there.peer = there, here
         self._ends |= {here, there}
-        self.context.copy().run(far.connection_made, there)
+        context.copy().run(far.connection_made, there)
         return here, there
 
     def repeat(self, client: str, raw: bytes) -> None:
         """Let a write arrive once more, later and on a connection of its own; nobody reads the answer."""
-        _, there = self._join(client, self.rng.choice(self.servers), _Nobody(), None)
-        self.loop.call_later(self.rng.choice((0.0, 0.5, 5.0)), there.receive, raw, context=self.context)
-        self.loop.call_later(20.0, there.abort, context=self.context)
+        context = self.context.copy()
+        context.run(IS_REPETITION.set, True)
+        _, there = self._join(client, self.rng.choice(self.servers), _Nobody(), context, None)
+        self.loop.call_later(self.rng.choice((0.0, 0.5, 5.0)), there.receive, raw, context=context)
+        self.loop.call_later(20.0, there.abort, context=context)
 
     def forget(self, end: End) -> None:
         self._ends.discard(end)

@@ -40,26 +40,28 @@ BASE = _declared(_PROJECT["dependencies"])
 
 def _imported(tree: ast.AST) -> Iterator[str]:
     """Packages of others that a module imports, wherever in it, by a statement or ``import_module``; not for types only."""
-    typing = {
-        id(inner)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
-        for inner in ast.walk(node)
-    }
+    typing: set[int] = set()
     for node in ast.walk(tree):
         names: list[str] = []
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            typing |= {id(inner) for inner in ast.walk(node)}
         if id(node) in typing:
             continue
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
             names = [node.module]
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module") and node.args:
+        elif isinstance(node, ast.Call) and _name(node.func) == "import_module" and node.args:
             names = [str(value.value) for value in node.args[:1] if isinstance(value, ast.Constant)]
         for name in names:
             package = name.partition(".")[0]
             if package != "kubesched" and package not in sys.stdlib_module_names:
                 yield package
+
+
+def _name(function: ast.expr) -> str:
+    """The last part of a function's name."""
+    return str(getattr(function, "attr", getattr(function, "id", "")))
 
 
 def _guarded(tree: ast.AST) -> set[str]:
@@ -75,10 +77,13 @@ def _guarded(tree: ast.AST) -> set[str]:
 
 def undeclared(source: Path, base: set[str]) -> list[str]:
     """Imports of packages that the base lacks, where neither the module nor its package names an extra that has them."""
-    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(source.rglob("*.py"))}
+    texts = {path: path.read_text(encoding="utf-8") for path in sorted(source.rglob("*.py"))}
+    named = [path for path, text in texts.items() if any(word in text for word in _GUARDS)]
+    guarded = {path: _guarded(ast.parse(texts[path])) for path in named}
     problems = []
-    for path, tree in trees.items():
-        guards = _guarded(tree) | _guarded(trees.get(path.parent / "__init__.py", ast.Module([], [])))
+    for path, text in texts.items():
+        tree = ast.parse(text)
+        guards = guarded.get(path, set()) | guarded.get(path.parent / "__init__.py", set())
         reachable = base | {package for extra in guards for package in _declared(_EXTRAS[extra])}
         problems += [f"{path.relative_to(source)}: {name}" for name in sorted(set(_imported(tree)) - reachable)]
     return problems

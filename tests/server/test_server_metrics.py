@@ -17,6 +17,7 @@ from server_kit import OPEN, Answer, Client, run, running, serving
 
 from kubesched.api.kinds import NODES
 from kubesched.api.wire import ApiError
+from kubesched.cli.run.connections import BUILD_INFO
 from kubesched.client.backoff import TokenBucket
 from kubesched.client.http import HttpTransport
 from kubesched.client.metered import MeteredTransport
@@ -103,7 +104,7 @@ def types(text: str) -> dict[str, str]:
 
 
 async def scraped(metrics: SchedulerMetrics, **options: Any) -> str:
-    process = ProcessMetrics(DEFAULT_GATES, {"major": "1", "git_version": "v0.1"})
+    process = ProcessMetrics(DEFAULT_GATES, BUILD_INFO)
     return (await Exposition(process, metrics, **options).text()).decode()
 
 
@@ -126,7 +127,7 @@ def test_before_anything_happened_there_is_what_upstream_shows() -> None:
         assert values['kubernetes_feature_enabled{name="GenericWorkload",stage="ALPHA"}'] == 0
         assert values['kubernetes_feature_enabled{name="OpportunisticBatching",stage="BETA"}'] == 1
         [build] = [name for name in values if name.startswith("kubernetes_build_info")]
-        assert 'git_version="v0.1"' in build
+        assert all(label in build for label in ('git_version="v1.36.0"', 'major="1"', 'minor="36"', 'platform="'))
         assert "python_info" in types(text)
         stable = sum(row.level == "STABLE" for row in scheduler.DEFINITIONS)
         assert values['registered_metrics_total{deprecated_version="",stability_level="STABLE"}'] == stable

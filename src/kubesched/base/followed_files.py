@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
+from .small_file import read_small_file
+
 __all__ = ["FOLLOW_SECONDS", "FollowedContext"]
 
 _log = logging.getLogger("kubesched.tls")
@@ -33,6 +35,7 @@ class FollowedContext:
     Without files the first context stays.
 
     Raises:
+        OSError: if a file cannot be read, is no regular file or too large.
         OSError, ValueError: any error of ``make`` for the first context.
     """
 
@@ -42,7 +45,7 @@ class FollowedContext:
         self._make = make
         self._files = files
         self._seen = self._contents()
-        self._context = make()
+        self._context = self._made()
         self._next = float("-inf")
 
     def current(self) -> ssl.SSLContext:
@@ -64,11 +67,17 @@ class FollowedContext:
         self._seen = seen
         names = ", ".join(name for name, _ in seen)
         try:
-            self._context = self._make()
+            self._context = self._made()
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
             _log.error("%s changed and cannot be used: %s; what was read before stays in use", names, _reason(error))
         else:
             _log.info("certificates read again: %s", names)
+
+    def _made(self) -> ssl.SSLContext:
+        for name, content in self._seen:
+            if content is None:
+                read_small_file(name)  # raises the error; OpenSSL would wait for the end of a pipe or a device
+        return self._make()
 
     def _contents(self) -> _Contents:
         return tuple((str(file), _content(Path(file))) for file in self._files() if file)
@@ -76,7 +85,7 @@ class FollowedContext:
 
 def _content(file: Path) -> bytes | None:
     try:
-        return file.read_bytes()
+        return read_small_file(file)
     except OSError:
         return None  # the error follows when a context is made from the file
 

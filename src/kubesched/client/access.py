@@ -26,6 +26,9 @@ from urllib.parse import urlsplit
 import yaml
 
 from kubesched.base.followed_files import FollowedContext
+from kubesched.base.small_file import read_small_file
+
+from .kubeconfig_checks import check_files, wrong_form
 
 __all__ = ["AccessError", "ClusterAccess", "Credentials", "default_kubeconfig", "load_access", "load_kubeconfig"]
 
@@ -84,8 +87,10 @@ class TokenFile:
         now = asyncio.get_running_loop().time()
         if now - self._read > TOKEN_SECONDS:
             try:
-                token = self._path.read_text(encoding="utf-8").strip()
-            except (OSError, UnicodeDecodeError) as error:
+                token = read_small_file(self._path).decode("ascii").strip()
+                if not token.isprintable():
+                    raise ValueError("it has a line break or another control character")
+            except (OSError, ValueError) as error:
                 if self._header is None:
                     raise AccessError(f"{self._path}: the token cannot be read: {_reason(error)}") from None
             else:
@@ -189,10 +194,11 @@ async def load_kubeconfig(path: str | Path | None = None, context: str = "", *, 
         if config is None or not isinstance(config.value, dict):
             raise AccessError("is no kubeconfig")
         loader = KubeConfigLoader(config, active_context=context or None, config_base_path=None)
+        check_files(loader)
         settings = _Settings()
         await loader.load_and_set(settings)
     except Exception as error:
-        raise AccessError(f"{source}: {_without_output(error)}") from None
+        raise AccessError(f"{source}: {wrong_form(places, error) or _without_output(error)}") from None
     url = _url(server or settings.host, source)
     return ClusterAccess(
         url,
@@ -256,12 +262,20 @@ def _tls(url: str, source: str, files: Callable[[], _TlsFiles], *, verify: bool 
 
     def make() -> ssl.SSLContext:
         ca, cert, key = files()
-        context = ssl.create_default_context(cafile=ca)
+        try:
+            context = ssl.create_default_context(cafile=ca)
+        except ssl.SSLError as error:
+            raise ValueError(f"certificate-authority: {_reason(error)}") from None
         if not verify:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         if cert and key:
-            context.load_cert_chain(cert, key, password="")  # no prompt for a password
+            try:
+                context.load_cert_chain(cert, key, password="")  # no prompt for a password
+            except ssl.SSLError as error:
+                if error.reason == "KEY_VALUES_MISMATCH":
+                    raise
+                raise ValueError(f"client-certificate or client-key: {_reason(error)}") from None
         return context
 
     try:
@@ -281,7 +295,7 @@ def _in_cluster(environ: Mapping[str, str]) -> ClusterAccess:
             raise AccessError(f"open {file}: no such file or directory")
     try:
         file = SERVICE_ACCOUNT / "namespace"
-        namespace = file.read_text(encoding="utf-8").strip() if file.is_file() else ""
+        namespace = read_small_file(file).decode().strip() if file.is_file() else ""
     except (OSError, UnicodeDecodeError) as error:
         raise AccessError(f"{file}: cannot be read: {_reason(error)}") from None
     context = _tls(url, str(authority), lambda: (str(authority), None, None))
@@ -296,6 +310,7 @@ def _url(address: str, source: str) -> str:
     try:
         parts = urlsplit(url)
         is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        is_address = is_address and url.isascii() and not any(letter.isspace() for letter in url)
     except ValueError:  # an invalid port, or half an IPv6 address
         is_address = False
     if not is_address:
@@ -314,6 +329,8 @@ def _without_output(error: Exception) -> str:
         return f"is no YAML{f': line {mark.line + 1}, column {mark.column + 1}' if mark is not None else ''}"
     if isinstance(error, AssertionError | AttributeError | TypeError | KeyError):
         return "is no kubeconfig: a part is missing or has the wrong form"
+    if isinstance(error, FileNotFoundError) and error.filename:
+        return f"user.exec.command: {error.filename}: no such program"  # files were checked before
     text = str(error)
     if text.startswith("exec: process returned"):
         return text.partition(".")[0]

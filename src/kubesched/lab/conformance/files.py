@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from kubesched.api.documents import TOO_DEEP
 from kubesched.scheduler.config import FeatureGateError, parse_feature_gates
 
 __all__ = ["BadLineError", "area_of", "golden_files", "read_gates", "read_vectors"]
@@ -79,9 +80,13 @@ def read_vectors(path: Path) -> Iterator[dict[str, Any] | BadLineError]:
             packed = file.read(2) == b"\x1f\x8b" or path.suffix == ".gz"
         with gzip.open(path) if packed else path.open("rb") as lines:
             for number, line in enumerate(lines, 1):
+                if b"\0" in line:
+                    raise ValueError(f"{path}: line {number}: a NUL byte: not a file of JSON lines")
                 try:
                     yield decoder.decode(line)
-                except msgspec.MsgspecError as error:
+                except RecursionError:
+                    yield BadLineError(f"line {number} is {TOO_DEEP}")
+                except (msgspec.MsgspecError, UnicodeDecodeError) as error:
                     yield BadLineError(f"line {number} is not a JSON object: {error}")
     except (OSError, EOFError) as error:
         raise ValueError(f"{path}: not a gzipped file of JSON lines: {error}") from None
