@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any
 
+from kubesched.api.wire import ApiError
+from kubesched.client.http import HttpTransport
 from kubesched.client.pace import MOST_PAUSE, Pace
 from kubesched.lab.simulate.run.virtual_time import VirtualTimeLoop
 
@@ -160,5 +163,43 @@ def test_a_place_becomes_free_in_the_turn_in_which_requests_are_given_up() -> No
             isinstance(end, asyncio.CancelledError) for end in await asyncio.gather(*given_up, return_exceptions=True)
         )
         assert await last == 0
+
+    run(main())
+
+
+def test_any_answer_but_429_and_5xx_raises_the_limit_and_reads_do_not_wait_for_writes() -> None:
+    async def main() -> None:
+        transport = HttpTransport("http://127.0.0.1:1")
+        answers: list[int] = []
+
+        async def once(method: str, *rest: Any) -> bytes:
+            await asyncio.sleep(0.01)
+            if (code := answers.pop(0)) >= 300:
+                raise ApiError(code, "No", "no")
+            return b"{}"
+
+        transport._once = once  # type: ignore[method-assign, assignment]
+
+        async def ask(method: str) -> None:
+            with suppress(ApiError):
+                await transport._request(method, "/", retry=False)
+
+        for _ in range(8):
+            answers[:] = [429]
+            await ask("POST")
+        assert (transport._writes.limit, transport._reads.limit) == (1, 64)
+        answers[:] = [409] * 20_000
+        await asyncio.gather(*(ask("POST") for _ in range(20_000)))
+        assert transport._writes.limit == 64
+        for _ in range(8):
+            answers[:] = [429]
+            await ask("POST")
+        answers[:] = [503] * 20
+        await asyncio.gather(*(ask("POST") for _ in range(20)))
+        assert transport._writes.limit == 1
+        begun = asyncio.get_running_loop().time()
+        answers[:] = [200]
+        await ask("GET")
+        assert asyncio.get_running_loop().time() - begun < 1.0
 
     run(main())

@@ -450,6 +450,28 @@ def test_decisions_wait_for_answers_so_that_a_late_pod_of_high_priority_goes_ahe
     play(scenario, believe_priority=True)
 
 
+def test_bindings_without_an_answer_that_stop_all_decisions_are_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(binding, "MOST_UNANSWERED", 2)
+
+    async def scenario(world: World) -> None:
+        world.nodes(1, cpu="100")
+        world.faults.delay("bind", 130.0)
+        world.create(*(a_pod(f"p{number}", "10m") for number in range(3)))
+        await world.sleep(5)
+        world.create(a_pod("late", "10m"))
+        await world.settle(600)
+        assert world.node_of("late")
+
+    play(scenario)
+    texts = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert [text.partition(" bindings")[0] for text in texts] == [
+        f"no pod has been decided for {seconds} s: 3" for seconds in (60, 120)
+    ]
+    assert "an answer of the API server, a Bind plugin or an extender, and none comes" in texts[0]
+
+
 def test_pods_in_pre_bind_hold_back_no_decision(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pod in PreBind, or on Permit, may wait for one that is still queued."""
     monkeypatch.setattr(binding, "MOST_UNANSWERED", 1)

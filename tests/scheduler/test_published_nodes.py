@@ -21,6 +21,7 @@ from kubesched.cluster.store import InProcessClient
 from kubesched.lab.simulate.run.virtual_time import VirtualClock, run_virtual
 from kubesched.scheduler.config.features import FeatureGates
 from kubesched.scheduler.framework.status import Status
+from kubesched.scheduler.nodes.nominating import NominatingInfo
 from kubesched.scheduler.plugins import in_tree_registry
 from kubesched.scheduler.scheduler import Scheduler
 
@@ -54,8 +55,25 @@ def test_a_published_node_is_cleared_when_the_binding_fails(answer: Status, erro
     play(scenario, plugins=[holder(diary, "Late", "pre_bind")], expect_errors=errors)
 
 
-@pytest.mark.parametrize("by_another", [True, False], ids=["by another scheduler", "by this one"])
-def test_room_of_a_nomination_is_offered_when_the_pod_is_bound_to_another_node(by_another: bool) -> None:
+@pytest.mark.parametrize(
+    ("ends_by", "is_stored"),
+    [
+        ("another", True),
+        ("another", False),
+        ("this one", True),
+        ("this one", False),
+        ("deletion", True),
+        ("deletion", False),
+    ],
+)
+@pytest.mark.parametrize("slow", [False, True], ids=["", "slow PreBind"])
+def test_room_of_a_nomination_is_offered_when_it_ends(ends_by: str, is_stored: bool, slow: bool) -> None:
+    """The pod is bound to another node, by this scheduler or another one, or deleted. The nomination may be in memory only."""
+
+    async def late(state: Any, pod: Any, node_name: str) -> None:
+        await asyncio.sleep(5)
+
+    plugins = [holder(Answers(pre_bind=late), "Late", "pre_bind")] if slow else []
     taint = {"key": "only", "value": "expected", "effect": "NoSchedule"}
 
     async def scenario(there: World) -> None:
@@ -63,19 +81,24 @@ def test_room_of_a_nomination_is_offered_when_the_pod_is_bound_to_another_node(b
         chooses: dict[str, Any] = {"nodeSelector": {"at": "last"}, "tolerations": [{"operator": "Exists"}]}
         there.create(a_pod("expected", "4", priority=10, **chooses))
         await there.settle()
-        there.patch("expected", {"status": {"nominatedNodeName": "n1"}}, "status")
-        await there.settle()
+        if is_stored:
+            there.patch("expected", {"status": {"nominatedNodeName": "n1"}}, "status")
+            await there.settle()
+        else:
+            there.scheduler.queue.nominator.add(there.pod("expected"), NominatingInfo.override("n1"))
         there.create(a_pod("waiting", "4", priority=1))
         await there.settle()
         assert "Insufficient cpu" in there.condition("waiting").message
-        if by_another:
+        if ends_by == "another":
             there.store.bind("default", "expected", there.pod("expected").uid, "n2")
-        else:
+        elif ends_by == "this one":
             there.patch_node("n2", {"metadata": {"labels": {"at": "last"}}})
-        await there.until(lambda: there.node_of("waiting") == "n1", "binding", 15)
-        assert there.node_of("expected") == "n2"
+        else:
+            there.delete("expected")
+        await there.until(lambda: there.node_of("waiting") == "n1", "binding", 30)
+        assert not there.exists("expected") or there.node_of("expected") == "n2"
 
-    play(scenario, believe_priority=True)
+    play(scenario, believe_priority=True, plugins=plugins)
 
 
 def test_nothing_is_published_without_the_gate() -> None:

@@ -9,8 +9,9 @@ batches. Needs the ``server`` extra (aiohttp). Callers: :class:`.port.ApiPort` a
     lease lost meanwhile        -> NotLeaderError: a write that waited for a connection is not sent, or not repeated
     5xx, and a retry in vain    -> the 5xx, because the first request may have been carried out
     401                         -> one more try with new credentials, if they can be renewed; then ApiError
-    429 or 5xx with Retry-After -> wait, at most a minute, and retry, at most ``max_retries`` times; after a 429 all
-                                   requests slow down (:mod:`.pace`)
+    429 or 5xx with Retry-After -> wait, at most a minute, and retry, at most ``max_retries`` times; after a 429 to a
+                                   write all writes of this transport slow down, after one to a read all reads
+                                   except watches (:mod:`.pace`)
     more bytes than a limit     -> AnswerTooLongError, which is an OSError
 """
 
@@ -161,7 +162,8 @@ class HttpTransport:
         self._tls = FollowedContext(lambda: context) if isinstance(context, ssl.SSLContext) else context
         self._timeout = aiohttp.ClientTimeout(total=timeout)
         self._max_retries = max_retries
-        self._pace = Pace(REQUESTS_AT_A_TIME)
+        #: Paces of writes and of reads. A server limits them apart, and a long list must not hold up bindings.
+        self._writes, self._reads = Pace(REQUESTS_AT_A_TIME), Pace(REQUESTS_AT_A_TIME)
         #: Bytes of lists that are being read, here and by reflectors.
         self.held = Held(MOST_LIST)
         self._headers_without_body = {"Accept": "application/json", "User-Agent": user_agent}
@@ -277,16 +279,19 @@ class HttpTransport:
     ) -> bytes | bytearray:
         """Return the answer's body; a large one is a bytearray."""
         raw = None if body is None else _encode(body)
+        pace = self._reads if method == "GET" else self._writes
         tries = token = 0
         renewed = False
         unclear: ApiError | None = None
         while True:
             try:
-                async with self._pace as token:
+                async with pace as token:
                     answer = await self._once(method, path, query, raw, content_type)
-                self._pace.taken()
+                pace.taken()
                 return answer
             except ApiError as error:
+                if error.code < 500 and error.code != 429:
+                    pace.taken()
                 if error.code == 401 and self._credentials is not None and not renewed:
                     renewed = True
                     self._refused()
@@ -294,7 +299,7 @@ class HttpTransport:
                 after = retry_after(error.details.get("retryAfterSeconds"))
                 may = retry and (error.code == 429 or error.code >= 500)
                 if error.code == 429 and not has_cause(error, "DisruptionBudget"):
-                    self._pace.refused(token, after or 0.0)
+                    pace.refused(token, after or 0.0)
                 # The server has not yet seen the requested version. Waiting does not help; the reflector asks without a
                 # version.
                 if (

@@ -1,12 +1,12 @@
 """Limit of the requests that are under way at one time, adapted to what the server takes.
 
-A server that is short of resources answers 429 ("too many requests"). Each such answer halves the limit, each request
-that is taken raises it again, by one for three rounds of requests (additive increase, multiplicative decrease). The
-request that was refused waits as long as the answer asks; the others go on below the lower limit. If the server has
-taken none since the last decrease, all wait: they would be refused, too, and every refusal costs the server time and the
-pod one of its tries.
+A server that is short of resources answers 429 ("too many requests"). Each such answer halves the limit. Each request
+that is taken, even if it is refused for another reason, raises it again, by one for three rounds of requests (additive
+increase, multiplicative decrease). The request that was refused waits as long as the answer asks; the others go on
+below the lower limit. If the server has taken none since the last decrease, all wait: they would be refused, too, and
+every refusal costs the server time and the pod one of its tries.
 
-Caller: :mod:`.http`, one for each transport.
+Caller: :mod:`.http`, one for the writes and one for the reads of each transport.
 """
 
 from __future__ import annotations

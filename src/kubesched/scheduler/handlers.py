@@ -240,7 +240,7 @@ class PodHandler(_Handler):
             self._note_held_back(new)
         nominated = old.status.nominated_node_name
         if nominated and nominated != new.status.nominated_node_name:
-            self._nomination_ended(old)
+            self._queue.nomination_ended(old, nominated)
         self._observe(UNSCHEDULED_POD_UPDATE, start)
 
     def _note_held_back(self, pod: Pod) -> None:
@@ -251,13 +251,14 @@ class PodHandler(_Handler):
     def _delete_from_queue(self, pod: Pod, bound_to: str = "") -> None:
         """Delete a pod from the queue; ``bound_to`` is its node, empty if the pod is gone."""
         start = self._clock.now()
+        nominated = self._queue.nominator.node_of(pod.uid) or pod.status.nominated_node_name
         self._queue.delete(pod)
         if not bound_to and self._groups is not None and pod.spec.scheduling_group is not None:
             self._leaves_group(self._groups, pod)
         if not bound_to and self._cache.is_assumed(pod.uid):
             self._assumed_pod_deleted(pod)
-        elif pod.status.nominated_node_name not in ("", bound_to):
-            self._nomination_ended(pod)
+        elif nominated not in ("", bound_to):
+            self._queue.nomination_ended(pod, nominated)
         self._observe(UNSCHEDULED_POD_DELETE, start)
 
     def _leaves_group(self, groups: PodGroupStates, pod: Pod) -> None:
@@ -273,18 +274,6 @@ class PodHandler(_Handler):
         _log.error("cannot queue pod %s: %s", pod.key, error)
         note = f"the pod cannot be scheduled as it is: {error}"
         self._recorders[pod.spec.scheduler_name].record(pod, *FAILED_SCHEDULING, note)
-
-    def _nomination_ended(self, pod: Pod) -> None:
-        """Requeue the pods that an ended nomination kept away from a node.
-
-        The nominated pod itself is left out: its own nomination never kept it from a node. Upstream includes the
-        nominated pod. There, a pod is tried without a pause if each attempt nominates it and the next attempt rejects
-        it. Upstream requeues no pod if the nomination ends because the pod was bound to another node.
-        """
-        priority, uid = pod.priority, pod.uid
-        self._queue.move_all_to_active_or_backoff_queue(
-            ASSIGNED_POD_DELETE, pod, None, lambda other: other.priority <= priority and other.uid != uid
-        )
 
     def _assumed_pod_deleted(self, pod: Pod) -> None:
         """Handle a pod that was deleted between its decision and its binding (rules/cache-and-events §14.4)."""

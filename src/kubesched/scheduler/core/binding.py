@@ -43,6 +43,10 @@ _log = logging.getLogger("kubesched.scheduler")
 MOST_UNANSWERED: Final = 256
 
 
+#: Seconds after which bindings without an answer are logged, and again after as many.
+_SILENT_SECONDS: Final = 60.0
+
+
 class _StoppedError(Exception):
     """PreBind was stopped because the scheduler stops."""
 
@@ -97,10 +101,17 @@ class BindingCycles:
         return self._unanswered >= MOST_UNANSWERED
 
     async def catch_up(self) -> None:
-        """Wait until :attr:`is_behind` is False. One caller at a time."""
+        """Wait until :attr:`is_behind` is False, and log it if that takes long. One caller at a time."""
+        since = self._clock.now()
         while self.is_behind:
             self._caught_up = asyncio.get_running_loop().create_future()
-            await self._caught_up
+            if not (await asyncio.wait([self._caught_up], timeout=_SILENT_SECONDS))[0]:
+                _log.warning(
+                    "no pod has been decided for %.0f s: %d bindings wait for an answer of the API server, a Bind plugin or an "
+                    "extender, and none comes",
+                    self._clock.now() - since,
+                    self._unanswered,
+                )
 
     def _answered(self) -> None:
         self._unanswered -= 1

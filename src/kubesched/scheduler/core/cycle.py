@@ -138,7 +138,11 @@ class Cycle:
         """
         attempt.choose(node_name, state)
         self._cache.assume_pod(attempt.assumed)
-        self._queue.nominator.delete(attempt.assumed.pod)
+        pod, nominator = attempt.queued.pod_info.pod, self._queue.nominator
+        if nominated := nominator.node_of(pod.uid):
+            nominator.delete(pod)
+            if nominated != node_name:
+                self._queue.nomination_ended(pod, nominated)
 
     def bind(self, attempt: Attempt, timeouts: Mapping[str, float]) -> None:
         """Start the binding of a pod that is assumed and permitted, and activate the pods that plugins named.

@@ -437,7 +437,7 @@ class Contract:
     def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Awaitable[Status | None] | Status | None:
         """Write the binding to the API server. Skip leaves it to the next Bind plugin. The method may be ``async``.
 
-        While 256 bindings are under way, no further pod is decided.
+        While 256 Bind plugins have not answered, no further pod is decided, except pods with extenders.
         """
         raise AssertionError("documentation only")
 

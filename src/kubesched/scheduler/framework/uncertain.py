@@ -13,7 +13,8 @@ from kubesched.api.wire import ApiError
 
 __all__ = ["read_until_answered"]
 
-#: Seconds within which the API server has to answer. A leader that cannot reach it for that long has lost the lease.
+#: Seconds within which the API server has to answer. A leader that cannot reach it for that long has lost the lease; without
+#: a lease, room must not stay reserved for ever.
 _WITHIN: Final = 60.0
 #: Seconds before an object is read again, and the longest pause, to which it is doubled.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 2.0
@@ -24,9 +25,10 @@ T = TypeVar("T")
 async def read_until_answered(
     read: Callable[[], Awaitable[T]], *, closing: Callable[[], bool] = lambda: False
 ) -> T | None:
-    """Return an object as soon as the API server answers.
+    """Return an object as soon as the API server shows it.
 
-    None if it does not answer for a minute, if it refuses the read, or after a failure while ``closing`` is true.
+    None if there is none (404, 410), if the server does not answer for a minute, or after a failure while ``closing`` is
+    true. A read that is refused, for example while a token is renewed, says nothing of the object and is repeated.
     """
     pause = _FIRST_PAUSE
     try:
@@ -35,8 +37,8 @@ async def read_until_answered(
                 try:
                     return await read()
                 except (ApiError, OSError) as error:
-                    is_refused = isinstance(error, ApiError) and error.code < 500 and error.code != 429
-                    if is_refused or closing():
+                    is_gone = isinstance(error, ApiError) and error.code in (404, 410)
+                    if is_gone or closing():
                         return None
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
