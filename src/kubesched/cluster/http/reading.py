@@ -10,8 +10,9 @@ delays its own answer only. A watch is a stream of JSON lines, fed in batches fr
 
     open ──▶ initial state (when asked) ──▶ changes ──▶ bookmark now and then ──▶ time is up, or 410 as ERROR event
 
-A slow reader blocks no other reader: its position in the history lags until it gets 410. The server closes a watch that
-takes nothing, as upstream (:mod:`kubesched.base.connections`). Caller: :mod:`.dispatch`.
+A slow reader blocks no other reader: its position in the history lags until it gets 410. It holds a piece of the stream
+and refers to stored objects; own copies of large objects are few. The server closes a watch that takes nothing, as
+upstream (:mod:`kubesched.base.connections`). Caller: :mod:`.dispatch`.
 """
 
 from __future__ import annotations
@@ -19,12 +20,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import nullcontext
+from functools import partial
 from itertools import chain
 from random import Random
 from typing import Any, Final
 
 from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
 
 from kubesched.api.wire import ApiError, Item, ListPage, WatchEvent
 from kubesched.base.turns import Steps, in_turns
@@ -37,11 +41,16 @@ from .tables import Form, form_of
 
 __all__ = ["Lists", "Watches", "answer_list", "answer_object", "list_objects", "read_page"]
 
+_Send = Callable[[list[WatchEvent]], Awaitable[None]]
 _log = logging.getLogger("kubesched.cluster")
 #: Shortest duration of a watch without ``timeoutSeconds``, in seconds; the longest is twice this.
 MIN_SECONDS: Final = 1800.0
 #: Bytes of objects per part of an answer. A client that does not read holds about this much memory.
 _PART: Final = 256 * 1024
+#: Bytes of events that a watch joins. A client that does not read holds at most four times this much memory.
+_PIECE: Final = 32 * 1024
+#: Copies of objects longer than a piece, about 1.5 MiB at most, that all watches together may hold.
+_MOST_COPIES: Final = 64
 #: Most events that a watch takes from the history at a time.
 _EVENTS: Final = 256
 #: Number of selector terms whose comparison with a change takes as long as passing the change on to a watch.
@@ -173,6 +182,7 @@ class Watches:
         self._limit = limit
         self._bookmark_seconds = bookmark_seconds
         self._open: dict[Watch, None] = {}
+        self._copies = asyncio.Semaphore(_MOST_COPIES)
         #: Places taken by watches. Watches that are just beginning count, and a watch with a long selector takes
         #: several places.
         self._taken = 0
@@ -229,10 +239,13 @@ class Watches:
         set_headers(response, "text/plain" if is_log else PLAIN.content_type, call.warnings)
         try:
             await begin_stream(response, call.request)
+            if call.request.transport is not None:
+                call.request.transport.set_write_buffer_limits(high=1)  # a piece waits until the one before is gone
             if watch is None:
                 await response.write(expired)
             else:
-                await self._stream(response, watch, None if is_log else form, seconds, bookmarks=bookmarks)
+                send = None if is_log else partial(self._send, call.request.writer, form, bookmarks)
+                await self._stream(response, watch, send, seconds, bookmarks=bookmarks)
             await response.write_eof()
         except ConnectionError:
             pass  # the client has disconnected; most watches end this way
@@ -258,9 +271,9 @@ class Watches:
         )
 
     async def _stream(
-        self, response: web.StreamResponse, watch: Watch, form: Form | None, seconds: float, *, bookmarks: bool
+        self, response: web.StreamResponse, watch: Watch, send: _Send | None, seconds: float, *, bookmarks: bool
     ) -> None:
-        """Send the events of a watch, in a form. Without a form, send nothing and end with the pod that is watched."""
+        """Send the events of a watch. Without ``send``, send nothing and end with the pod that is watched."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         while not watch.closed:
@@ -269,19 +282,52 @@ class Watches:
             except ApiError as error:
                 await response.write(_error_line(error))
                 return
-            if form is None and any(map(_is_end, events)):
+            if send is None and any(map(_is_end, events)):
                 return
-            for lines in () if form is None else _lines(form, events, bookmarks=bookmarks):
-                await response.write(lines)
+            if send is not None:
+                await send(events)
             await asyncio.sleep(0)
             left = deadline - loop.time()
             is_over = left <= 0 and not watch.begins
             quiet = min(left, self._bookmark_seconds)
             is_quiet = is_over or (not await watch.wait(quiet) and quiet < left)
-            if is_quiet and bookmarks and form is not None and not watch.pending:
-                await response.write(b"".join(_lines(form, [watch.bookmark()], bookmarks=True)))
+            if is_quiet and bookmarks and send is not None and not watch.pending:
+                await send([watch.bookmark()])
             if is_over:
                 return
+
+    async def _send(self, writer: AbstractStreamWriter, form: Form, bookmarks: bool, events: list[WatchEvent]) -> None:
+        """Send events, and empty their list. Small ones are joined; a copy of a large one is made when there is room."""
+        parts: list[bytes] = []
+        held = 0
+        events.reverse()
+        while events:
+            type_, item = events.pop()
+            if type_ == "BOOKMARK" and not bookmarks:
+                continue
+            make = form.bookmark if type_ == "BOOKMARK" else form.object
+            parts += (b'{"type":"', type_.encode(), b'","object":')
+            if item.size > _PIECE:
+                await _write(writer, parts)
+                async with self._copies if form.copies else nullcontext():
+                    await _write(writer, [make(item)])
+            else:
+                parts.append(text := make(item))
+                held += len(text)
+            parts.append(b"}\n")
+            if held >= _PIECE:
+                await _write(writer, parts)
+                held = 0
+        await _write(writer, parts)
+
+
+async def _write(writer: AbstractStreamWriter, parts: list[bytes]) -> None:
+    """Write parts, joined, and empty their list. At most two pieces wait for the client at a time."""
+    view = memoryview(b"".join(parts))  # one part alone is not copied
+    parts.clear()
+    for start in range(0, len(view), 2 * _PIECE):
+        await writer.write(view[start : start + 2 * _PIECE])
+        await writer.drain()
 
 
 def _is_end(event: WatchEvent) -> bool:
@@ -291,24 +337,3 @@ def _is_end(event: WatchEvent) -> bool:
 
 def _error_line(error: ApiError) -> bytes:
     return encode({"type": "ERROR", "object": error.to_status()}) + b"\n"
-
-
-def _lines(form: Form, events: Sequence[WatchEvent], *, bookmarks: bool) -> Iterator[bytes]:
-    """Yield events in the form of a watch, joined into pieces of about ``_PART`` bytes."""
-    parts: list[bytes] = []
-    held = 0
-    for type_, item in events:
-        if type_ != "BOOKMARK":
-            text = form.object(item)
-            parts += (b'{"type":"', type_.encode(), b'","object":', text, b"}\n")
-        elif bookmarks:
-            text = form.bookmark(item)
-            parts += (b'{"type":"BOOKMARK","object":', text, b"}\n")
-        else:
-            continue
-        held += len(text)
-        if held >= _PART:
-            yield b"".join(parts)
-            parts, held = [], 0
-    if parts:
-        yield b"".join(parts)

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from kubesched.api.kinds import EVENTS
 from kubesched.api.wire import ApiError, Item
 
 from ..schema import descriptions, encode, table_lines
@@ -51,7 +52,9 @@ class Form:
     member = "items"
 
     def __init__(self, call: Call) -> None:
-        self._resource = call.resource
+        self._resource = resource = call.resource
+        #: True if objects are copied for each answer; otherwise their stored bytes are sent.
+        self.copies = type(self) is not Form or resource.version != resource.kind.version or resource.kind is EVENTS
         self._meta = f"meta.k8s.io/{call.form.version or 'v1'}"
 
     def object(self, item: Item) -> bytes:

@@ -96,7 +96,7 @@ class _Late(Stored):
 
     @property
     def size(self) -> int:
-        return _LATE_SIZE if self._made_of is not None else len(self.raw)
+        return getattr(self._made_of, "size", _LATE_SIZE) if self._made_of is not None else len(self.raw)
 
     def _make(self) -> bytes:
         """Return the bytes in the form of the new group."""
