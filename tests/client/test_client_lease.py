@@ -281,6 +281,35 @@ def test_expiry_is_judged_by_the_holders_duration_and_the_local_clock() -> None:
     run(work())
 
 
+def test_a_lease_with_a_wrong_type_is_an_error_until_it_is_mended(caplog: pytest.LogCaptureFixture) -> None:
+    async def work() -> None:
+        world = World()
+        spec = {"holderIdentity": "", "leaseDurationSeconds": 15}
+        world.store.create(LEASES, NAMESPACE, {"metadata": {"name": "kube-scheduler"}, "spec": spec})
+        real, wrong = world.transport.get, [True]
+
+        async def get(*args: Any) -> Item:
+            item = await real(*args)
+            raw = (
+                item.raw.replace(b'"leaseDurationSeconds":15', b'"leaseDurationSeconds":"soon"') if wrong else item.raw
+            )
+            return Item(item.kind, raw, item.namespace, item.name, item.uid, item.resource_version)
+
+        world.transport.get = get  # type: ignore[method-assign, assignment]
+        elector = world.elector("a")
+        waiting = asyncio.create_task(lead(elector))
+        await asyncio.sleep(30)
+        assert not elector.leading
+        wrong.clear()
+        await asyncio.sleep(10)
+        assert elector.leading
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+
+    run(work())
+    assert "the lease cannot be read: spec.leaseDurationSeconds is 'soon'" in caplog.text
+
+
 def test_a_coordinated_candidate_leads_only_when_the_controller_says_so() -> None:
     async def work() -> None:
         world = World()

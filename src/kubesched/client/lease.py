@@ -317,8 +317,16 @@ class LeaderElector:
         self._observe(await self._transport.update(LEASES, self._config.namespace, self._config.name, lease))
 
     def _observe(self, item: Item) -> _Observed:
-        """Remember the lease. The time since it was seen to change starts again if the content differs."""
+        """Remember the lease. The time since it was seen to change starts again if the content differs.
+
+        Raises:
+            ApiError: 500, if a field has a wrong type. Then nobody can say who leads.
+        """
         spec = item.data().get("spec") or {}
+        for name, type_ in {"holderIdentity": str, "leaseDurationSeconds": int, "leaseTransitions": int}.items():
+            if not isinstance(spec.get(name), type_ | None):
+                text = f"the lease cannot be read: spec.{name} is {str(spec[name])[:40]!r}"
+                raise ApiError(500, "InternalError", text)
         observed = self._observed
         if observed is None or spec != observed.spec:
             observed = self._observed = _Observed(item, spec, asyncio.get_running_loop().time())
