@@ -61,9 +61,12 @@ OTHERS = (
     "kubectl",
     "kustomize",
     "make",
+    "mv",
     "pip",
+    "pkill",
     "podman",
     "python",
+    "ss",
 )
 
 _POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: i}]}\n"
