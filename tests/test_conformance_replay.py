@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -495,15 +496,19 @@ def test_a_step_of_a_pod_that_is_not_pending_fails() -> None:
 def test_a_line_that_is_not_an_object_fails_and_the_others_are_still_replayed(
     name: str, text: str, tmp_path: Path
 ) -> None:
-    result = replay_file(write(tmp_path / "some.jsonl.gz", a_vector(), text, a_vector()), in_tree_registry())
+    path = write(tmp_path / "some.jsonl.gz", a_vector(), text, a_vector())
+    result = replay_file(path, in_tree_registry())
     assert result.verdicts == {Verdict.PASSED: 2, Verdict.FAILED: 1}
     assert result.failures[0].vector == "line 2"
-    assert result.failures[0].lines[0].startswith("line 2 is not a JSON object")
+    assert result.failures[0].lines[0].startswith(f"{path}: line 2: not a JSON object")
 
 
 def test_a_line_that_is_nested_too_deep_fails_and_a_binary_file_is_one_error(tmp_path: Path) -> None:
-    result = replay_file(write(tmp_path / "some.jsonl.gz", a_vector(), '{"a":' * 60_000), in_tree_registry())
-    assert result.failures[0].lines[0] == "line 2 is nested more than 200 levels deep"
+    path = write(tmp_path / "some.jsonl.gz", a_vector(), '{"a":' * 60_000)
+    assert (
+        replay_file(path, in_tree_registry()).failures[0].lines[0]
+        == f"{path}: line 2: nested more than 200 levels deep"
+    )
     with pytest.raises(ValueError, match=r"binary\.jsonl: line 1: a NUL byte: not a file of JSON lines"):
         replay_file(write(tmp_path / "binary.jsonl", "x\0y", a_vector()), in_tree_registry())
 
@@ -526,6 +531,13 @@ def test_a_file_that_is_not_gzipped_is_named(tmp_path: Path) -> None:
     path.write_text("{}\n")
     with pytest.raises(ValueError, match=r"fit\.jsonl\.gz: not a gzipped file of JSON lines"):
         replay_file(path, in_tree_registry())
+
+
+@pytest.mark.parametrize("name", ["pipe.jsonl", "/dev/zero"])
+def test_a_file_without_an_end_is_named(name: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    with pytest.raises(ValueError, match=f"{name}: is no regular file"):
+        replay_file(tmp_path / name, in_tree_registry())
 
 
 def test_a_file_cut_short_is_named(tmp_path: Path) -> None:

@@ -100,6 +100,8 @@ def test_wrong_options_for_a_live_scheduler_are_refused(tmp_path: Path, capsys: 
             "expected a bearer token on one line",
         ),
         (("--server", "http://127.0.0.1:1", "--token-file", str(tmp_path / "none")), "No such file"),
+        (("--server", "http://127.0.0.1:1", "--token-file", "/dev/zero"), "is no regular file"),
+        (("--server", "https://127.0.0.1:1", "--certificate-authority", "/dev/zero"), "is no regular file"),
         (
             ("--server", "https://127.0.0.1:1", "--certificate-authority", str(tmp_path / "token")),
             "cannot be used as certificate",

@@ -191,6 +191,10 @@ def test_names_of_files_that_would_go_wrong_in_the_end_are_refused_at_the_start(
         (["up", "--kubeconfig-out", "config"], "holds a kubeconfig of production, which is not overwritten"),
         (["up", "--tls-ca", "text"], "--tls-ca text: belongs to a certificate"),
         (["up", "--tls-cert", "absent", "--tls-key", "text"], "--tls-cert absent: cannot be read"),
+        (
+            ["up", "--tls-cert", "/dev/zero", "--tls-key", "text"],
+            "--tls-cert /dev/zero: cannot be read: is no regular file",
+        ),
         (["up", "--tls-cert", "text", "--tls-key", "text"], "--tls-key text: cannot be used"),
         (["import", "pod.yaml", "-o", "pod.yaml"], "--output pod.yaml: exists and is not a saved cluster"),
         (["import", "pod.yaml", "-o", "absent/x"], "--output absent/x: cannot be saved there"),

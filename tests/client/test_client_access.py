@@ -85,13 +85,25 @@ WRONG: list[tuple[str, str, str, str]] = [
     ("https://a", "", "{tokenFile: large}", "user 'u': tokenFile: large: is larger than 4194304 bytes"),
     ("https://a", "", "{client-certificate: gone, client-key: gone}", "user 'u': client-certificate: gone: No such file"),
     ("https://a", ", certificate-authority: pipe", "{}", "cluster 'c': certificate-authority: pipe: is no regular file"),
-    ("https://a", ", certificate-authority-data: YWJj", "{}", "certificate cannot be used: certificate-authority: "),
-    ("https://a", "", "{client-certificate-data: YWJj, client-key-data: YWJj}", "used: client-certificate or client-key: "),
+    ("https://a", ", certificate-authority-data: LS0tLS1CRUdJTiBYLS0tLS0=", "{}", "certificate cannot be used: certificate-authority: "),
+    ("https://a", "", "{client-certificate-data: LS0tLS1CRUdJTiBYLS0tLS0=, client-key-data: LS0tLS1CRUdJTiBYLS0tLS0=}", "used: client-certificate or client-key: "),
     ("http://a", "", '{token: "a\\nhunter2"}', "user 'u': token: it has a line break or another control character"),
-    ("http://a", "", "{exec: {apiVersion: client.authentication.k8s.io/v1, command: /gone}}", "user.exec.command: /gone: no such program"),
+    ("http://a", "", "{exec: {apiVersion: client.authentication.k8s.io/v1, command: /gone}}", "user 'u': exec.command: '/gone': no such program"),
     ("http://a", "", "hunter2", "users[0].user: expected a mapping, got a text"),
-    ("http://a", "", "{token: [hunter2]}", "user 'u': token: expected a text, got a list"),
+    ("http://a", "", "{token: [hunter2]}", "users[0].user.token: expected a text, got a list"),
     ("5", "", "{}", "clusters[0].cluster.server: expected a text, got a number"),
+    ("https://a", ", certificate-authority-data: abc", "{}", "cluster 'c': certificate-authority-data: expected PEM text in base64"),
+    ("https://a", "", "{client-certificate-data: YWJj}", "user 'u': client-certificate-data: expected PEM text (-----BEGIN"),
+    ("https://a", ', insecure-skip-tls-verify: "false"', "{}", "clusters[0].cluster.insecure-skip-tls-verify: expected true or false, got a text: false"),
+    ("https://a", ', certificate-authority: "a\\0"', "{}", "cluster 'c': certificate-authority: 'a\\x00': embedded null byte"),
+    ("http://a", "", '{token: "hunter2ü"}', "user 'u': token: it has a character that is not in ASCII"),
+    ("http://a", "", "{tokenFile: 7}", "users[0].user.tokenFile: expected a text, got a number"),
+    ("http://a", "", "{exec: hunter2}", "users[0].user.exec: expected a mapping, got a text"),
+    ("http://a", "", "{exec: {apiVersion: v1, command: a, args: [{hunter2: 7}]}}", "users[0].user.exec.args[0]: expected a text, got a mapping"),
+    ("http://a", "", "{exec: {apiVersion: v1, command: a, env: [{name: hunter2}]}}", "Expected key value in user 'u'/user/exec/env/0"),
+    ("http://a", "", "{auth-provider: {name: oidc, config: {client-secret: hunter2, refresh-token: a}}}", "Expected key client-id in user 'u'/user/auth-provider/config"),
+    ("http://a", "", "{auth-provider: {name: oidc, config: {id-token: a.hunter2.b}}}", "auth-provider.config.id-token: is no JSON Web Token"),
+    ("'ftp://a:hunter2@b'", "", "{}", "'ftp://b' is no server address"),
     ('"http://a b"', "", "{}", "'http://a b' is no server address"),
     ('"http://a/ü"', "", "{}", "'http://a/ü' is no server address"),
 ]  # fmt: skip
@@ -113,13 +125,45 @@ def test_a_wrong_value_is_named_with_its_field(server: str, more: str, user: str
     assert "hunter2" not in str(caught.value)
 
 
-def test_a_list_that_is_none_is_named(tmp_path: Path) -> None:
-    (tmp_path / "config").write_text("clusters: 7\nusers: []\ncontexts: []\ncurrent-context: x\n")
-    with pytest.raises(AccessError, match="clusters: expected a list, got a number"):
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("clusters: 7", "clusters: expected a list, got a number: 7"),
+        ("users: [null]", r"users\[0\]: expected a mapping, got nothing"),
+        ("contexts: [{name: 7}]", r"contexts\[0\]\.name: expected a text, got a number: 7"),
+        ("hunter2", "is no kubeconfig: expected a mapping, got a text$"),
+        ("a: *hunter2", "line 1: is no YAML$"),
+        ("[" * 1000, "line 1: nested more than 200 levels deep$"),
+    ],
+)
+def test_a_wrong_form_is_named_with_the_file_of_several(text: str, message: str, tmp_path: Path) -> None:
+    good, bad = kubeconfig(tmp_path, "{token: a}"), tmp_path / "bad"
+    bad.write_text(text)
+    with pytest.raises(AccessError, match=f"^{bad}: {message}"):
+        run(load_kubeconfig(f"{good}:{bad}"))
+
+
+@pytest.mark.parametrize("name", ["pipe", "/dev/zero"])
+def test_a_kubeconfig_is_a_regular_file(name: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    good, bad = kubeconfig(tmp_path, "{token: a}"), tmp_path / name
+    for source in (f"{bad}", f"{good}:{bad}"):
+        with pytest.raises(AccessError, match=f"^{bad}: is no regular file"):
+            run(load_kubeconfig(source))
+
+
+def test_a_context_may_have_no_user_but_not_a_missing_one(tmp_path: Path) -> None:
+    text = "clusters: [{name: c, cluster: {server: 'https://a'}}]\ncontexts: [{name: x, context: {cluster: c}}]\ncurrent-context: x\n"
+    (tmp_path / "config").write_text(text)
+    assert run(load_kubeconfig(tmp_path / "config")).url == "https://a"
+    (tmp_path / "config").write_text(text.replace("cluster: c}", "cluster: c, user: u}"))
+    with pytest.raises(AccessError, match="context 'x': user: there is no user 'u'"):
         run(load_kubeconfig(tmp_path / "config"))
 
 
-def test_a_token_file_that_becomes_a_pipe_or_gets_a_line_break_leaves_the_token_known(tmp_path: Path) -> None:
+def test_a_token_file_that_becomes_a_pipe_or_gets_a_line_break_leaves_the_token_known(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "token").write_text("one")
     credentials = run(load_kubeconfig(kubeconfig(tmp_path, "{tokenFile: token}"))).credentials
     seen: list[str | None] = []
@@ -129,13 +173,20 @@ def test_a_token_file_that_becomes_a_pipe_or_gets_a_line_break_leaves_the_token_
         (tmp_path / "token").write_text("two\nX-Remote-User: admin")
         credentials.rejected()
         seen.append(await credentials.header())
+        (tmp_path / "token").write_text("")
+        credentials.rejected()
+        seen.append(await credentials.header())
         (tmp_path / "token").unlink()
         os.mkfifo(tmp_path / "token")
         credentials.rejected()
-        seen.append(await credentials.header())
+        seen.extend([await credentials.header(), await credentials.header()])
 
     run_virtual(main())
-    assert seen == ["Bearer one"] * 3
+    assert seen == ["Bearer one"] * 5
+    assert [message.partition(": ")[2] for message in caplog.messages] == [
+        f"the token cannot be read: {fault}; what was read before stays in use"
+        for fault in ("it has a line break or another control character", "it is empty", "is no regular file")
+    ]
 
 
 def test_a_token_file_is_read_again_after_a_minute_and_when_the_server_refuses_it(tmp_path: Path) -> None:

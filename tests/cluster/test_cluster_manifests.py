@@ -89,6 +89,11 @@ BAD = [
     ("kind: Pod", "apiVersion is missing; write for example `apiVersion: v1`"),
     ("apiVersion: v1\nmetadata: {name: a}", "kind is missing"),
     ("apiVersion: v1\nkind: Pod", "metadata is missing"),
+    ("apiVersion: v1\nkind: Pod\nmetadata: 7", "line 3: metadata: found 7; write `metadata:` with a `name:`"),
+    (
+        "apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n  labels:\n    app: a\n    tier: 7",
+        r"line 7: metadata.labels\['tier'\]: expected `str`, got `int`: 7$",
+    ),
     ("apiVersion: v1\nkind: Pod\nmetadata:\n  labels: {}", "line 4: metadata.name is missing; give the Pod a name"),
     ("apiVersion: v1\nkind: Pod\nmetadata:\n  name: 5", "line 4: metadata.name: must be a string, write it in quotes"),
     ("apiVersion: v1\nkind: Pod\nmetadata:\n  name: n", "line 4: metadata.name: must be a string, write it in quotes"),

@@ -289,6 +289,14 @@ def test_hostile_text_is_refused_without_ado(document: str | bytes, part: str) -
     assert part in str(refused(document))
 
 
+def test_a_number_that_json_does_not_have_is_named_with_its_field() -> None:
+    for text, field in (
+        ("profiles: [{a: 1}, {b: {c: [0, .inf]}}]", "profiles[1].b.c[1]: .inf"),
+        ("podMaxBackoffSeconds: 1e999", "podMaxBackoffSeconds: 1e999"),
+    ):
+        assert refused(HEAD + text).details == [f"line 3: {field} is out of range"]
+
+
 @pytest.mark.parametrize("document", [HEAD + "---\n", HEAD + "...\n", HEAD + "--- ~\n", "%YAML 1.1\n---\n" + HEAD])
 def test_an_empty_document_behind_is_no_second_document(document: str) -> None:
     assert load_config(document) == default_config()

@@ -171,6 +171,7 @@ def test_a_certificate_that_is_renewed_in_its_files_is_shown(tmp_path: Path, mon
             {"insecure": True, "caData": text(b"x")},
             "specifying a root certificates file with the insecure flag is not allowed",
         ),
+        ({"caFile": "/dev/zero"}, "tlsConfig: caFile: open /dev/zero: is no regular file"),
         ({"caFile": "/nonexistent/ca"}, "tlsConfig: caFile: open /nonexistent/ca: no such file or directory"),
         ({"caData": text(b"nonsense")}, "the authority (caData or caFile) is no PEM certificate"),
         ({"certData": text(b"x")}, "a client certificate and its key are needed together"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,8 @@ from hypothesis import strategies as st
 
 from kubesched.cli.run.flags import FLAG_SET
 from kubesched.cli.run.flagset import FlagError
+from kubesched.cli.run.options import OptionsError
+from kubesched.cli.run.serving import exposition_of
 from kubesched.scheduler.config.durations import Duration
 
 #: Group, flag, default as text (rules/configuration §7).
@@ -171,6 +174,14 @@ def test_metric_labels_are_read_with_and_without_quotes() -> None:
     flags = FLAG_SET.parse(["--allow-metric-labels=m1,l1='a,b',m2,l2=c"])
     assert flags["allow-metric-labels"] == {"m1,l1": "a,b", "m2,l2": "c"}
     assert "must be formatted as" in refusal("--allow-metric-labels=nonsense")
+
+
+def test_a_manifest_of_metric_labels_is_a_regular_file() -> None:
+    flags: Any = {"allow-metric-labels": {}, "allow-metric-labels-manifest": "/dev/zero", "disabled-metrics": []}
+    process: Any = None  # they are not asked
+    scheduler: Any = None
+    with pytest.raises(OptionsError, match="--allow-metric-labels-manifest /dev/zero: is no regular file"):
+        exposition_of(flags, process, scheduler)
 
 
 def test_version_needs_no_value() -> None:

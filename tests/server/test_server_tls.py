@@ -270,6 +270,7 @@ def test_a_missing_configmap_is_tolerated_or_not(tmp_path: Path, caplog: pytest.
 
 WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("a certificate without a key", {"key_file": None}, "must be specified together"),
+    ("a file without an end", {"cert_file": Path("/dev/zero")}, "/dev/zero cannot be read: is no regular file"),
     ("a missing file", {"cert_file": Path("/nonexistent/x.crt")}, "/nonexistent/x.crt cannot be read: No such file"),
     ("an unknown version", {"min_tls_version": "VersionTLS9"}, 'unknown tls version "VersionTLS9": use one of'),
     ("an unknown cipher", {"cipher_suites": ("TLS_NO",)}, "Cipher suite TLS_NO not supported or doesn't exist"),

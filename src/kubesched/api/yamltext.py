@@ -264,11 +264,15 @@ class _Builder:
             return json_number(value)
         raise self._fail("invalid map key: write a name before the colon", line)
 
-    def _path(self, last: str) -> str:
+    def _path(self, key: str = "") -> str:
+        """Return the path of ``key`` in the open mapping, or of the value that comes next."""
         text = ""
-        for frame in self.stack[:-1]:
-            text += f"[{len(frame.value)}]" if isinstance(frame.value, list) else f".{frame.key}"
-        return f"{text}.{last}".removeprefix(".")
+        for frame in self.stack:
+            if isinstance(frame.value, list):
+                text += f"[{len(frame.value)}]"
+            elif frame.key is not _NO_KEY:
+                text += f".{frame.key}"
+        return (f"{text}.{key}" if key else text).removeprefix(".")
 
     def _merge_sources(self, value: Any, line: int) -> list[Any]:
         sources = value if isinstance(value, list) else [value]
@@ -291,7 +295,8 @@ class _Builder:
             value = self._tagged(text, tag, line)
         if isinstance(value, float) and not math.isfinite(value):
             name = "NaN" if math.isnan(value) else ("+Inf" if value > 0 else "-Inf")
-            detail = f"line {line}: {text[:40]} is out of range"
+            path = self._path()
+            detail = f"line {line}: {f'{path}: ' if path else ''}{text[:40]} is out of range"
             raise TextError(f"json: unsupported value: {name}", line, detail, document=self.document.number)
         return value
 

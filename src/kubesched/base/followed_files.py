@@ -31,11 +31,11 @@ _Contents = tuple[tuple[str, bytes | None], ...]
 class FollowedContext:
     """TLS context for new connections, rebuilt when its files change.
 
-    ``make`` reads the files and builds a context. ``files`` returns their present names; None and "" are skipped.
+    ``make`` reads the files and builds a context. It reads them as small files before OpenSSL does, which would wait for
+    the end of a pipe or a device. ``files`` returns their present names; None and "" are skipped.
     Without files the first context stays.
 
     Raises:
-        OSError: if a file is there and cannot be read, is no regular file or too large.
         OSError, ValueError: any error of ``make`` for the first context.
     """
 
@@ -45,7 +45,7 @@ class FollowedContext:
         self._make = make
         self._files = files
         self._seen = self._contents()
-        self._context = self._made()
+        self._context = self._make()
         self._next = float("-inf")
 
     def current(self) -> ssl.SSLContext:
@@ -67,17 +67,11 @@ class FollowedContext:
         self._seen = seen
         names = ", ".join(name for name, _ in seen)
         try:
-            self._context = self._made()
+            self._context = self._make()
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
             _log.error("%s changed and cannot be used: %s; what was read before stays in use", names, _reason(error))
         else:
             _log.info("certificates read again: %s", names)
-
-    def _made(self) -> ssl.SSLContext:
-        for name, content in self._seen:
-            if content is None and Path(name).exists():
-                read_small_file(name)  # raises the error; OpenSSL would wait for the end of a pipe or a device
-        return self._make()
 
     def _contents(self) -> _Contents:
         return tuple((str(file), _content(Path(file))) for file in self._files() if file)

@@ -11,7 +11,6 @@ import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from http.client import HTTPException
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Final
@@ -19,6 +18,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
+from kubesched.base.small_file import read_small_file
 from kubesched.explain.report import Explanation
 
 from .errors import CliError
@@ -108,6 +108,8 @@ def _tls(options: argparse.Namespace, base: str) -> ssl.SSLContext | None:
     if not base.startswith("https:"):
         return None
     try:
+        for name in filter(None, (options.certificate_authority, options.client_certificate, options.client_key)):
+            read_small_file(name)
         context = ssl.create_default_context(cafile=options.certificate_authority)
         if options.client_certificate is not None:
             context.load_cert_chain(options.client_certificate, options.client_key)
@@ -123,7 +125,7 @@ def _tls(options: argparse.Namespace, base: str) -> ssl.SSLContext | None:
 
 def _text(path: str, option: str) -> str:
     try:
-        text = Path(path).read_text(encoding="ascii").strip()
+        text = read_small_file(path).decode("ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise CliError(f"{option} {path}: {getattr(error, 'strerror', None) or error}") from None
     if not text or any(not " " < letter < "\x7f" for letter in text):

@@ -91,10 +91,12 @@ def _kubeconfig(scratch: Path) -> Path:
 
 def _namespace(kubeconfig: Path, context: str) -> str:
     """Return the namespace of a context; empty if there is none, or if the file cannot be read, which is said later."""
-    from kubesched.api.yamltext import TextError, read_single  # noqa: PLC0415 - only where a namespace is missing
+    # Only where a namespace is missing.
+    from kubesched.api.yamltext import TextError, read_single  # noqa: PLC0415
+    from kubesched.base.small_file import read_small_file  # noqa: PLC0415
 
     try:
-        data: Any = read_single(kubeconfig.read_bytes(), "kubeconfig")
+        data: Any = read_single(read_small_file(kubeconfig), "kubeconfig")
         wanted = context or data["current-context"]
         found = next(one["context"] for one in data["contexts"] if one["name"] == wanted)
         return str(found.get("namespace") or "")

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from kubesched.api.yamltext import read_single
+from kubesched.base.small_file import read_small_file
 from kubesched.cluster.http import KUBECONFIG_NAME, Origins, is_loopback
 
 from .errors import CliError
@@ -49,7 +50,7 @@ def _check_kubeconfig(given: str) -> None:
         raise CliError(f"--kubeconfig-out {given}: is a directory; give the name of a file")
     refuse_missing_directory(given, "--kubeconfig-out")
     try:
-        text = path.read_bytes()
+        text = read_small_file(path) if path.is_file() else b""
     except FileNotFoundError:
         return
     except OSError as error:

@@ -27,6 +27,7 @@ from kubesched.api.wire import ApiError
 from kubesched.base.collector import PASS_SECONDS, collector_paused
 from kubesched.base.loop_watch import HoldReporter, watch_loop
 from kubesched.base.pages import Page
+from kubesched.base.small_file import read_small_file
 from kubesched.base.times import Clock, RealClock, SteadyClock, timestamp
 from kubesched.cluster.files import (
     Import,
@@ -395,7 +396,7 @@ def _root_ca(certificates: _Certificates) -> str:
     if certificates.ca is None:
         return ""
     try:
-        return Path(certificates.ca).read_text(encoding="utf-8")
+        return read_small_file(certificates.ca).decode()
     except (OSError, ValueError) as error:
         text = getattr(error, "strerror", None) or error
         raise CliError(f"--tls-ca {certificates.ca}: cannot be read: {text}") from None
@@ -446,7 +447,7 @@ async def _serve(
 def _check_certificate(cert: str, key: str) -> None:
     for option, name in (("--tls-cert", cert), ("--tls-key", key)):
         try:
-            Path(name).read_bytes()
+            read_small_file(name)
         except OSError as error:
             raise CliError(f"{option} {name}: cannot be read: {error.strerror or error}") from None
     try:

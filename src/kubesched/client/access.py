@@ -14,8 +14,11 @@ Token files are read again every minute; certificates, keys and authorities when
 from __future__ import annotations
 
 import asyncio
+import binascii
+import json
 import logging
 import os
+import re
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -23,14 +26,14 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
-import yaml
-
 from kubesched.base.followed_files import FollowedContext
 from kubesched.base.small_file import read_small_file
 
-from .kubeconfig_checks import check_files, wrong_form
+from .kubeconfig_checks import FormError, check_files, check_token
 
 __all__ = ["AccessError", "ClusterAccess", "Credentials", "default_kubeconfig", "load_access", "load_kubeconfig"]
+
+_log = logging.getLogger("kubesched.client")
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 #: Seconds after which a token file is read again.
@@ -87,15 +90,17 @@ class TokenFile:
         now = asyncio.get_running_loop().time()
         if now - self._read > TOKEN_SECONDS:
             try:
-                token = read_small_file(self._path).decode("ascii").strip()
-                if not token.isprintable():
-                    raise ValueError("it has a line break or another control character")
+                token = read_small_file(self._path).decode().strip()
+                if fault := check_token(token):
+                    raise ValueError(fault)
             except (OSError, ValueError) as error:
+                text = f"{self._path}: the token cannot be read: {_reason(error)}"
                 if self._header is None:
-                    raise AccessError(f"{self._path}: the token cannot be read: {_reason(error)}") from None
+                    raise AccessError(text) from None
+                _log.error("%s; what was read before stays in use", text)
             else:
                 self._header = f"Bearer {token}"
-                self._read = now
+            self._read = now
         return self._header
 
     def rejected(self) -> None:
@@ -131,7 +136,12 @@ class _Loaded:
 
     @property
     def _token(self) -> str | None:
-        return str(self._loader.token) if "token" in self._loader.__dict__ else None
+        if "token" not in self._loader.__dict__:
+            return None
+        header = str(self._loader.token)
+        if fault := check_token(header.removeprefix("Bearer ")):
+            raise AccessError(f"{self._source}: the token that was obtained cannot be used: {fault}")
+        return header
 
     def rejected(self) -> None:
         self._stale = True
@@ -191,14 +201,14 @@ async def load_kubeconfig(path: str | Path | None = None, context: str = "", *, 
     logging.getLogger("kubernetes_asyncio.config").setLevel(logging.CRITICAL)
     try:
         config = KubeConfigMerger(source).config
-        if config is None or not isinstance(config.value, dict):
-            raise AccessError("is no kubeconfig")
         loader = KubeConfigLoader(config, active_context=context or None, config_base_path=None)
         check_files(loader)
         settings = _Settings()
         await loader.load_and_set(settings)
+    except FormError as error:
+        raise AccessError(str(error)) from None
     except Exception as error:
-        raise AccessError(f"{source}: {wrong_form(places, error) or _without_output(error)}") from None
+        raise AccessError(f"{source}: {_without_output(error)}") from None
     url = _url(server or settings.host, source)
     return ClusterAccess(
         url,
@@ -212,7 +222,7 @@ async def load_kubeconfig(path: str | Path | None = None, context: str = "", *, 
 
 def _files(source: str) -> list[Path]:
     places = [Path(part).expanduser() for part in source.split(os.pathsep) if part]
-    if not any(place.is_file() for place in places):
+    if not any(os.path.exists(place) for place in places):  # noqa: PTH110 - it raises no error for a too long name
         raise AccessError(f"stat {source}: no such file or directory")
     return places
 
@@ -262,6 +272,8 @@ def _tls(url: str, source: str, files: Callable[[], _TlsFiles], *, verify: bool 
 
     def make() -> ssl.SSLContext:
         ca, cert, key = files()
+        for name in filter(None, (ca, cert, key)):
+            read_small_file(name)
         try:
             context = ssl.create_default_context(cafile=ca)
         except ssl.SSLError as error:
@@ -314,7 +326,8 @@ def _url(address: str, source: str) -> str:
     except ValueError:  # an invalid port, or half an IPv6 address
         is_address = False
     if not is_address:
-        raise AccessError(f"{source}: {address!r} is no server address: it must be http:// or https:// and a host")
+        shown = re.sub("//[^/]*@", "//", address)[:80]  # a password may be before the @
+        raise AccessError(f"{source}: {shown!r} is no server address: it must be http:// or https:// and a host")
     return url.rstrip("/")
 
 
@@ -324,13 +337,10 @@ def _reason(error: BaseException) -> str:
 
 def _without_output(error: Exception) -> str:
     """Return the loader's message as one line, without the output of an exec plugin: it may be a secret."""
-    if isinstance(error, yaml.YAMLError):
-        mark = getattr(error, "problem_mark", None)
-        return f"is no YAML{f': line {mark.line + 1}, column {mark.column + 1}' if mark is not None else ''}"
     if isinstance(error, AssertionError | AttributeError | TypeError | KeyError):
         return "is no kubeconfig: a part is missing or has the wrong form"
-    if isinstance(error, FileNotFoundError) and error.filename:
-        return f"user.exec.command: {error.filename}: no such program"  # files were checked before
+    if isinstance(error, UnicodeError | binascii.Error | json.JSONDecodeError):  # files were checked before
+        return "auth-provider.config.id-token: is no JSON Web Token"
     text = str(error)
     if text.startswith("exec: process returned"):
         return text.partition(".")[0]

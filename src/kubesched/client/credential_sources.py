@@ -1,6 +1,6 @@
-"""Credentials that a kubeconfig obtains from an exec plugin or from an issuer of OIDC tokens, within limits.
+"""Files of a kubeconfig, and credentials from an exec plugin or from an issuer of OIDC tokens, read within limits.
 
-The loader of kubernetes_asyncio reads both to their end, without a limit of bytes or time. The classes here take the
+The loader of kubernetes_asyncio reads all to their end, without a limit of bytes or time. The classes here take the
 place of the loader's own and limit bytes and time. Caller: :mod:`.access`.
 """
 
@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from kubesched.base.extras import needing
 
+from .kubeconfig_checks import read_kubeconfig
 from .kubeconfig_library import without_its_client
 
 with needing("reading a kubeconfig", "server"), without_its_client():
@@ -20,10 +21,13 @@ with needing("reading a kubeconfig", "server"), without_its_client():
     from kubernetes_asyncio.config import kube_config
     from kubernetes_asyncio.config.config_exception import ConfigException
     from kubernetes_asyncio.config.exec_provider import ExecProvider
+    from kubernetes_asyncio.config.kube_config import ConfigNode
     from kubernetes_asyncio.config.openid import OpenIDRequestor
 
 __all__ = ["kubeconfig_classes"]
 
+#: Lists of a kubeconfig that its files add to.
+_KINDS: Final = ("clusters", "contexts", "users")
 #: Seconds that a plugin may take. It may be waiting for a person to log in.
 _PLUGIN_SECONDS: Final = 120.0
 _ANSWER_SECONDS: Final = 30.0
@@ -35,11 +39,55 @@ def kubeconfig_classes() -> tuple[Any, Any]:
     """Return the loader and the merger of kubeconfigs. The loader uses the classes of this module."""
     setattr(kube_config, ExecProvider.__name__, _Plugin)
     setattr(kube_config, OpenIDRequestor.__name__, _Issuer)
-    return kube_config.KubeConfigLoader, kube_config.KubeConfigMerger
+    return _Loader, _Merger
+
+
+class _Merger(kube_config.KubeConfigMerger):
+    """Reader of the files of a kubeconfig, which are regular, small and of the right form."""
+
+    def load_config(self, path: str) -> None:
+        """Add the entries of a file whose names are new.
+
+        Raises:
+            FormError: if the file cannot be used.
+        """
+        config = self.config_files[path] = read_kubeconfig(path)
+        if self.config_merged is None:
+            self.config_merged = ConfigNode(path, {**config, **{kind: [] for kind in _KINDS}}, path)
+        merged = self.config_merged.value
+        for kind in _KINDS:
+            for entry in config.get(kind) or ():
+                if all(known["name"] != entry["name"] for known in merged[kind]):
+                    # The loader's messages have the node's name; its own names have the values, which are secrets.
+                    merged[kind].append(ConfigNode(f"{kind[:-1]} {entry['name']!r}", entry, path))
+        if "current-context" in config:
+            merged["current-context"] = config["current-context"]
+
+
+class _Loader(kube_config.KubeConfigLoader):
+    """Loader whose context may have no user."""
+
+    def set_active_context(self, context_name: str | None = None) -> None:
+        """Choose a context; None is the current one.
+
+        Raises:
+            ConfigException: if it, or its cluster or user, is missing.
+        """
+        super().set_active_context(context_name)  # type: ignore[no-untyped-call]
+        assert self._current_context is not None
+        wanted = self._current_context["context"].safe_get("user")
+        if self._user is None and wanted:
+            raise ConfigException(f"{self._current_context.name}: user: there is no user {wanted!r}")
+        if self._user is None:
+            self._user = ConfigNode("user ''/user", {}, self._current_context.path)
 
 
 class _Plugin(ExecProvider):
     """Program that prints an ExecCredential. Its stderr is dropped: it may hold a secret."""
+
+    def __init__(self, exec_config: ConfigNode) -> None:
+        super().__init__(exec_config)
+        self._owner = exec_config.name.removesuffix("/user/exec")
 
     async def run(self, previous_response: str | None = None) -> Any:
         """Run the program and return the status of the ExecCredential.
@@ -48,12 +96,18 @@ class _Plugin(ExecProvider):
             ConfigException: if the program fails, prints something else or too much, or does not end.
         """
         info = {"apiVersion": self.api_version, "kind": "ExecCredential", "spec": {"interactive": False}}
-        process = await asyncio.create_subprocess_exec(
-            *self.args,
-            env={**self.env, "KUBERNETES_EXEC_INFO": json.dumps(info)},
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self.args,
+                env={**self.env, "KUBERNETES_EXEC_INFO": json.dumps(info)},
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.DEVNULL,
+            )
+        except (OSError, ValueError) as error:  # ValueError: a NUL, which may be in any argument
+            fault = (
+                "no such program" if isinstance(error, FileNotFoundError) else getattr(error, "strerror", None) or error
+            )
+            raise ConfigException(f"{self._owner}: exec.command: {self.args[0][:80]!r}: {fault}") from None
         assert process.stdout is not None
         try:
             async with asyncio.timeout(_PLUGIN_SECONDS):
@@ -79,6 +133,8 @@ class _Plugin(ExecProvider):
                 raise ConfigException(f"exec: malformed response. missing key '{key}'")
         if data["apiVersion"] != self.api_version:
             raise ConfigException(f"exec: plugin api version does not match {self.api_version}")
+        if not isinstance(data["status"], dict):
+            raise ConfigException("exec: malformed response. 'status' is no mapping")
         return data["status"]
 
 

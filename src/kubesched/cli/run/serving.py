@@ -6,6 +6,7 @@ import logging
 from pathlib import Path
 
 from kubesched.api.yamltext import TextError, read_single
+from kubesched.base.small_file import read_small_file
 from kubesched.scheduler.config import FeatureGates
 from kubesched.scheduler.framework.metrics import SchedulerMetrics
 from kubesched.scheduler.server import AuthenticationOptions, Exposition, ProcessMetrics, ServingOptions, SniPair
@@ -35,7 +36,9 @@ def exposition_of(flags: Flags, process: ProcessMetrics, scheduler: SchedulerMet
 
 def _label_manifest(path: str) -> dict[str, list[str]]:
     try:
-        data = read_single(Path(path).read_bytes(), "label manifest")
+        data = read_single(read_small_file(path), "label manifest")
+    except OSError as error:
+        raise OptionsError(f"--allow-metric-labels-manifest {path}: {error.strerror or error}", logged=True) from None
     except TextError as error:
         raise OptionsError(error.in_file(path), logged=True) from None
     mapping = data.get("allowListMapping") if isinstance(data, dict) else None

@@ -294,8 +294,11 @@ def _read(result: Manifests, data: Any, place: _Place) -> None:
         result.left_out.setdefault(f"left out: {what} is not known here{_hint(data)}", []).append(place.at())
         return
     metadata = data.get("metadata")
-    if not isinstance(metadata, dict):
+    if metadata is None:
         raise ManifestError(f"{place.at()}: metadata is missing; write `metadata:` with a `name:`")
+    if not isinstance(metadata, dict):
+        text = f"{place.at('metadata')}: metadata: found {repr(metadata)[:_MOST_SHOWN]}"
+        raise ManifestError(f"{text}; write `metadata:` with a `name:`")
     for name in ("name", "namespace", "generateName"):
         if not isinstance(metadata.get(name), str | None):
             raise ManifestError(f"{place.at('metadata', name)}: metadata.{name}: must be a string, write it in quotes")
@@ -320,6 +323,9 @@ def _read_list(result: Manifests, data: dict[str, Any], place: _Place) -> None:
         _read_one(result, item, at)
 
 
+#: Names of types in messages about values of a wrong type.
+_TYPES: Final = {int: "int", float: "float", bool: "bool", str: "str", list: "array", dict: "object"}
+_MOST_SHOWN: Final = 80
 _PATH_PART = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\[\.\.\.\]")
 
 
@@ -333,7 +339,21 @@ def _check_types(kind: Kind, data: dict[str, Any], place: _Place) -> None:
         path = path.removesuffix("`")
         parts = [int(match[2]) if match[2] is not None else match[1] or "..." for match in _PATH_PART.finditer(path)]
         field_path = path.lstrip(".") or "the object"
+        if (
+            path.endswith("[...]") and path.count("[...]") == 1 and (entry := _wrong_entry(data, parts[:-1], message))
+        ):  # the error has no key
+            parts[-1] = entry[0]
+            field_path = f"{field_path.removesuffix('[...]')}[{entry[0]!r}]"
+            message += f": {repr(entry[1])[:_MOST_SHOWN]}"
         raise ManifestError(f"{place.at(*parts)}: {field_path}: {message[:1].lower()}{message[1:]}") from None
+
+
+def _wrong_entry(data: Any, path: Iterable[str | int], message: str) -> tuple[str, Any] | None:
+    """Return key and value of the first entry of a mapping that has the type that the message says it got."""
+    for part in path:
+        data = data[part]
+    found = ((key, value) for key, value in data.items() if message.endswith(f"got `{_TYPES.get(type(value))}`"))
+    return next(found, None)
 
 
 def _hint(data: Mapping[str, Any]) -> str:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from kubesched.api.yamltext import to_yaml
 from kubesched.base.certificates import self_signed
+from kubesched.base.small_file import read_small_file
 from kubesched.base.times import Clock
 from kubesched.base.whole_file import write_file
 
@@ -35,7 +36,7 @@ def write_kubeconfig(
     """
     cluster: dict[str, Any] = {"server": url}
     if ca is not None:
-        pem = ca if isinstance(ca, bytes) else Path(ca).read_bytes()
+        pem = ca if isinstance(ca, bytes) else read_small_file(ca)
         cluster["certificate-authority-data"] = base64.b64encode(pem).decode()
     if url.startswith("http://"):
         cluster["insecure-skip-tls-verify"] = True  # without TLS; the JavaScript client requires it

@@ -25,6 +25,7 @@ from kubesched.api.wire import ApiError
 from kubesched.base.connections import Connection, Connections
 from kubesched.base.followed_files import FollowedContext
 from kubesched.base.pages import Page
+from kubesched.base.small_file import read_small_file
 
 from ..store import Store
 from .access import Access
@@ -238,6 +239,8 @@ def _following(cert: Path, key: Path) -> ssl.SSLContext:
     def make() -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
+        for name in (cert, key):
+            read_small_file(name)
         context.load_cert_chain(cert, key, password="")
         return context
 

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from kubesched.api.documents import TOO_DEEP
+from kubesched.base.small_file import read_small_file
 from kubesched.scheduler.config import FeatureGateError, parse_feature_gates
 
 __all__ = ["BadLineError", "area_of", "golden_files", "read_gates", "read_vectors"]
@@ -49,7 +50,7 @@ def read_gates(path: Path) -> dict[str, dict[str, bool]]:
         ValueError: naming the file and the line that cannot be read.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = read_small_file(path).decode().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
     found: dict[str, dict[str, bool]] = {}
@@ -74,6 +75,8 @@ def read_vectors(path: Path) -> Iterator[dict[str, Any] | BadLineError]:
     Raises:
         ValueError: naming the file, when it cannot be read to its end.
     """
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path}: is no regular file")
     decoder = msgspec.json.Decoder(dict[str, Any])
     try:
         with path.open("rb") as file:
@@ -85,8 +88,8 @@ def read_vectors(path: Path) -> Iterator[dict[str, Any] | BadLineError]:
                 try:
                     yield decoder.decode(line)
                 except RecursionError:
-                    yield BadLineError(f"line {number} is {TOO_DEEP}")
+                    yield BadLineError(f"{path}: line {number}: {TOO_DEEP}")
                 except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-                    yield BadLineError(f"line {number} is not a JSON object: {error}")
+                    yield BadLineError(f"{path}: line {number}: not a JSON object: {error}")
     except (OSError, EOFError) as error:
         raise ValueError(f"{path}: not a gzipped file of JSON lines: {error}") from None

@@ -6,10 +6,10 @@ Source: rules/framework §8.1, rules/configuration §5.
 from __future__ import annotations
 
 import ssl
-from pathlib import Path
 
 from kubesched.base.certificates import load_pair
 from kubesched.base.followed_files import FollowedContext
+from kubesched.base.small_file import read_small_file
 
 from ..config import ConfigError, Extender, ExtenderTLSConfig
 
@@ -59,7 +59,7 @@ def _content(config: Extender, field: str, path: str, data: bytes) -> bytes:
     if data or not path:
         return data
     try:
-        return Path(path).read_bytes()
+        return read_small_file(path)
     except OSError as error:
         raise _problem(config, f"{field}: open {path}: {(error.strerror or str(error)).lower()}") from None
 

@@ -25,6 +25,7 @@ from typing import Any, Final
 
 from kubesched.base.certificates import load_pair, self_signed
 from kubesched.base.extras import how_to_install
+from kubesched.base.small_file import read_small_file
 from kubesched.base.times import Clock
 from kubesched.base.whole_file import write_file
 
@@ -288,7 +289,7 @@ def _pair(cert_file: Path, key_file: Path, names: tuple[str, ...] = ()) -> _Pair
     content = []
     for path in (cert_file, key_file):
         try:
-            content.append(path.read_bytes())
+            content.append(read_small_file(path))
         except OSError as error:
             raise ServingError(f"{path} cannot be read: {error.strerror or error}") from None
     return _Pair(str(cert_file), content[0], content[1], names)

@@ -21,6 +21,7 @@ import msgspec
 from kubesched.api.kinds import Kind, kind_by_plural
 from kubesched.api.tombstone import DeletedFinalStateUnknown
 from kubesched.api.wire import ApiError, Transport
+from kubesched.base.small_file import read_small_file
 from kubesched.base.tasks import Supervisor
 from kubesched.client.informer import Informer
 
@@ -218,7 +219,7 @@ def _from_file(path: Path | None) -> _Bundle:
     if path is None:
         return _Bundle()
     try:
-        pem = path.read_bytes()
+        pem = read_small_file(path)
     except OSError as error:
         raise ServingError(f"{path} cannot be read: {error.strerror or error}") from None
     return _Bundle.of(pem, str(path))
