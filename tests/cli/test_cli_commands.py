@@ -110,7 +110,7 @@ def test_a_sabotaged_golden_file_fails_and_says_where(capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize(
-    ("line", "message"), [(b"[1]\n", "line 1 is not a JSON object"), (b"{}\n", "vector: member 'name' is missing")]
+    ("line", "message"), [(b"[1]\n", "line 1: not a JSON object"), (b"{}\n", "vector: member 'name' is missing")]
 )
 def test_a_file_of_bad_lines_only_is_a_failure(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, line: bytes, message: str

@@ -416,6 +416,9 @@ class End(asyncio.Transport):
     def get_write_buffer_size(self) -> int:
         return 0
 
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Do nothing: what is written is on its way at once."""
+
     def can_write_eof(self) -> bool:
         return False
 

@@ -185,7 +185,7 @@ def test_an_unreachable_server_is_waited_for(tmp_path: Path) -> None:
 
 GOOD = "apiVersion: v1\nkind: Config\nclusters:\n- name: c\n  cluster:\n    server: https://127.0.0.1:1\n"
 HALF_WRITTEN = {
-    "cut in a string": (GOOD + 'users:\n- name: "u', r"kubeconfig: is no YAML: line 8"),
+    "cut in a string": (GOOD + 'users:\n- name: "u', r"kubeconfig: line 8: is no YAML"),
     "without its context": (
         GOOD + f"users:\n- name: u\n  user: {{token: {SECRET}}}\ncurrent-context: x\n",
         r"kubeconfig: .*Expected object with name x in .*contexts list",

@@ -346,7 +346,7 @@ def test_exec_plugins_and_token_files(tmp_path: Path) -> None:
 BROKEN = [
     ("no file", None, "stat .*config: no such file or directory"),
     ("no mapping", "[]", "is no kubeconfig"),
-    ("half a file", "current-context: c\ncontexts: [{name: c,", "is no YAML: line 2, column 21"),
+    ("half a file", "current-context: c\ncontexts: [{name: c,", "config: line 3: is no YAML"),
     ("no context", "current-context: x", "object with name x in .*contexts"),
     ("no port", "current-context: c\ncontexts: [{name: c, context: {cluster: k}}]\nclusters: [{name: k, cluster: {server: 'http://a:b'}}]", "'http://a:b' is no server address"),
     ("half an address", "current-context: c\ncontexts: [{name: c, context: {cluster: k}}]\nclusters: [{name: k, cluster: {server: 'http://[::1'}}]", r"'http://\[::1' is no server address"),

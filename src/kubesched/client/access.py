@@ -342,6 +342,8 @@ def _without_output(error: Exception) -> str:
     if isinstance(error, UnicodeError | binascii.Error | json.JSONDecodeError):  # files were checked before
         return "auth-provider.config.id-token: is no JSON Web Token"
     text = str(error)
+    if text.startswith("Invalid kube-config file. Expected key current-context"):
+        return "is no kubeconfig: current-context: expected a text, got nothing"
     if text.startswith("exec: process returned"):
         return text.partition(".")[0]
     if text.startswith("exec: failed to decode"):
