@@ -70,8 +70,13 @@ def test_wrong_usage_is_exit_code_2(capsys: pytest.CaptureFixture[str], argv: li
     assert "Traceback" not in ran.err
 
 
-def test_an_interrupt_is_exit_code_130(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_wrapped", [False, True], ids=["", "while a class is made"])
+def test_an_interrupt_is_exit_code_130(
+    is_wrapped: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def interrupted(options: object) -> int:
+        if is_wrapped:
+            raise RuntimeError("Error calling __set_name__") from KeyboardInterrupt()
         raise KeyboardInterrupt
 
     monkeypatch.setattr("kubesched.cli.version_command.run", interrupted)

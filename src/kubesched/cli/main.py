@@ -104,6 +104,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except CliError as error:
         return _fail(str(error), error.code)
     except (Exception, SystemExit) as error:  # a plugin that ends the process must not choose the exit code
+        if isinstance(error.__cause__, KeyboardInterrupt):  # raised while a class was made (before Python 3.12)
+            return _fail("interrupted", 130)
         message = describe(error)
         if message is None:
             return _crash(error)

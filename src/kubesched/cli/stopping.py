@@ -48,14 +48,28 @@ class StopSignal:
     def interrupts(self) -> Iterator[None]:
         """Let a signal end this block at once. The block must not await.
 
+        Python turns an interrupt in ``__set_name__``, as of a class that is just imported, into a RuntimeError (before 3.12).
+        So any error after a signal counts as its effect.
+
         Raises:
             CliError: if a signal ended it.
         """
-        before = {number: signal.signal(number, _interrupt) for number in self._signals}
+        has_come = False
+
+        def interrupt(number: int, frame: FrameType | None) -> NoReturn:
+            nonlocal has_come
+            has_come = True
+            raise KeyboardInterrupt
+
+        before = {number: signal.signal(number, interrupt) for number in self._signals}
         try:
             yield
         except KeyboardInterrupt:
             raise _stopped() from None
+        except Exception:
+            if has_come:
+                raise _stopped() from None
+            raise
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
@@ -76,10 +90,6 @@ class StopSignal:
             return await unless(self._event, work, "start")
         except EndedFirstError:
             raise _stopped() from None
-
-
-def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt
 
 
 def _stopped() -> CliError:
