@@ -46,8 +46,6 @@ CLAIMS = "resourceclaims"
 class Server:
     """Claims by key. What changes is shown to informers at once, unless it is to be late."""
 
-    at_once = False
-
     def __init__(self, objects: LocalObjects) -> None:
         self.objects = objects
         self.claims: dict[str, ResourceClaim] = {}

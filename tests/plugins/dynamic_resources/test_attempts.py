@@ -20,7 +20,6 @@ from kubesched.scheduler.core.search import Decision
 from kubesched.scheduler.framework.cycle_state import CycleState
 from kubesched.scheduler.framework.failures import PluginFailedError
 from kubesched.scheduler.framework.status import Code, Status
-from kubesched.scheduler.framework.waiting import PodInPreBind
 from kubesched.scheduler.nodes.podinfo import PodInfo
 
 GPU = "example.com/gpu"
@@ -270,35 +269,6 @@ def test_devices_of_a_write_whose_answer_was_lost_are_not_given_to_another_claim
         # The first pod goes on with what its claim has.
         assert await house.bind(house.decide(pod("first", "a"))) is None
         assert [each.name for each in house.server.claims["default/a"].status.reserved_for] == ["first"]
-        assert len(house.manager.in_flight) == 0
-
-    scenario(main)
-
-
-def test_devices_of_a_write_that_a_preemptor_cancels_are_not_given_to_another_claim() -> None:
-    async def main() -> None:
-        house = House(nodes=1, devices=1)
-        for name in ("a", "b"):
-            house.server.put(claim(name))
-        house.server.late = True
-        real, answer = house.server.patch_object, asyncio.Event()
-
-        async def slow(*args: Any, **options: Any) -> Any:
-            stored = await real(*args, **options)
-            await answer.wait()
-            return stored
-
-        house.server.patch_object = slow  # type: ignore[method-assign]
-        entry = PodInPreBind(asyncio.ensure_future(house.bind(house.decide(pod("first", "a")))))
-        await asyncio.sleep(1)
-        assert entry.cancel("preempted")
-        asyncio.get_running_loop().call_later(5, answer.set)
-        status = await entry.result()
-        assert status is not None
-        assert "preempted" in status.message()
-        await house.settle()
-        assert house.devices("a") == house.in_use() == ["n1/gpu-0"]
-        assert "cannot allocate all claims" in message(house, pod("second", "b"))
         assert len(house.manager.in_flight) == 0
 
     scenario(main)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -20,7 +20,6 @@ from kubesched.api.kinds import PODS, kind_by_plural
 from kubesched.api.resource import CLAIM_FINALIZER, AllocationResult, ResourceClaim
 from kubesched.api.types import Pod
 from kubesched.api.wire import ApiError, tolerate
-from kubesched.base.tasks import child
 from kubesched.base.times import timestamp
 
 from ...framework.interface import Handle
@@ -67,21 +66,12 @@ class ClaimWriter:
     async def bind(self, attempt: ClaimState, each: PodClaim) -> None:
         """Store the allocation that Reserve decided, and reserve the claim for the pod.
 
-        A preemptor may cancel this. The server may carry out a request under way in spite of that, so its end is awaited:
-        the devices must stay in use.
-
         Raises:
             WriteError, ApiError, OSError: when that is not possible. The allocation is no longer in flight then.
         """
+        pod = attempt.pod
         if each.is_special and each.pending is None and not each.claim.spec.devices.requests:
             return  # a device plugin serves the resources
-        storing = self._store(attempt.pod, each)
-        await (storing if self._client.at_once else _to_its_end(storing, f"store claim {each.claim.key}"))
-        if each.is_special:
-            await self._write_mappings(attempt, each.claim)
-
-    async def _store(self, pod: Pod, each: PodClaim) -> None:
-        """Store the allocation and the reservation. The allocation is no longer in flight afterwards, whatever happens."""
         written: ResourceClaim | None = None
         try:
             if each.is_special and is_in_memory(each.claim):
@@ -97,6 +87,8 @@ class ClaimWriter:
             if each.pending is not None:
                 each.signalled = False
                 self._manager.in_flight.maybe_remove(each.initial_uid, force=assumed)
+        if each.is_special:
+            await self._write_mappings(attempt, each.claim)
 
     async def _stored_in_spite(self, each: PodClaim, pod: Pod) -> ResourceClaim | None:
         """Return the claim as the server stored it although the write failed, or None if it stored nothing.
@@ -297,15 +289,3 @@ class ClaimWriter:
 def _is_same(written: AllocationResult, pending: AllocationResult) -> bool:
     """Return True if the devices that were written are those that are to be written."""
     return written.devices.results == pending.devices.results
-
-
-async def _to_its_end(work: Coroutine[Any, Any, None], name: str) -> None:
-    """Do work, and end only after it even if this is cancelled."""
-    task = child(work, name)
-    try:
-        await asyncio.wait([task])
-    except asyncio.CancelledError:
-        await asyncio.wait([task])
-        task.exception()  # it does not matter any more
-        raise
-    await task
