@@ -25,7 +25,7 @@ import os
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, Unpack
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 import msgspec
 
@@ -52,6 +52,7 @@ from .access import AccessError, ClusterAccess, Credentials
 from .backoff import retry_after
 from .bodies import MOST_LIST, MOST_REFUSAL, Held, read_body
 from .connection_log import ConnectionLog
+from .http_paths import path_of, query_of
 from .http_reading import has_cause, read_events, read_item, reading_list, status_error
 from .metered import NO_RESPONSE
 from .pace import Pace
@@ -371,8 +372,8 @@ class HttpTransport:
     # -- Transport ---------------------------------------------------------------------------------------
 
     async def list(self, kind: Kind, namespace: str = "", **options: Unpack[ListOptions]) -> ListPage:
-        query = _query(options)
-        raw = await self._request("GET", _path(kind, namespace), query=query)
+        query = query_of(options)
+        raw = await self._request("GET", path_of(kind, namespace), query=query)
         return await in_turns(reading_list(kind, raw))
 
     async def watch(
@@ -384,12 +385,12 @@ class HttpTransport:
             ApiError: an error that the server reports, in the stream too.
             OSError: if the connection cannot be made, or breaks.
         """
-        query = {"watch": "true", "allowWatchBookmarks": "true", **_query(options)}
+        query = {"watch": "true", "allowWatchBookmarks": "true", **query_of(options)}
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=30.0)
         started, is_open = asyncio.get_running_loop().time(), False
         try:
             async with self._opened().get(
-                self._base + _path(kind, namespace),
+                self._base + path_of(kind, namespace),
                 params=query,
                 headers=await self._headers(""),
                 timeout=timeout,
@@ -417,23 +418,23 @@ class HttpTransport:
                 self._finished("GET", NO_RESPONSE, started)
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Item:
-        return read_item(kind, await self._request("GET", _path(kind, namespace, name)))
+        return read_item(kind, await self._request("GET", path_of(kind, namespace, name)))
 
     async def create(self, kind: Kind, namespace: str, obj: Mapping[str, Any], *, dry_run: bool = False) -> Item:
         if kind.namespaced and not namespace:
             namespace = (obj.get("metadata") or {}).get("namespace") or "default"
         body = {"apiVersion": kind.api_version, "kind": kind.kind, **obj}
         query = {"dryRun": "All"} if dry_run else None
-        return read_item(kind, await self._request("POST", _path(kind, namespace), query=query, body=body))
+        return read_item(kind, await self._request("POST", path_of(kind, namespace), query=query, body=body))
 
     async def update(
         self, kind: Kind, namespace: str, name: str, obj: Mapping[str, Any], *, subresource: str = ""
     ) -> Item:
         body = {"apiVersion": kind.api_version, "kind": kind.kind, **obj}
-        return read_item(kind, await self._request("PUT", _path(kind, namespace, name, subresource), body=body))
+        return read_item(kind, await self._request("PUT", path_of(kind, namespace, name, subresource), body=body))
 
     async def patch(self, kind: Kind, namespace: str, name: str, patch: Any, **options: Unpack[PatchOptions]) -> Item:
-        path = _path(kind, namespace, name, options.get("subresource", ""))
+        path = path_of(kind, namespace, name, options.get("subresource", ""))
         patch_type = options.get("patch_type", STRATEGIC_PATCH)
         return read_item(kind, await self._request("PATCH", path, body=patch, content_type=patch_type))
 
@@ -445,13 +446,13 @@ class HttpTransport:
             body["gracePeriodSeconds"] = options["grace_period_seconds"]
         if options.get("propagation_policy"):
             body["propagationPolicy"] = options["propagation_policy"]
-        await self._request("DELETE", _path(kind, namespace, name), body=body if len(body) > 2 else None)
+        await self._request("DELETE", path_of(kind, namespace, name), body=body if len(body) > 2 else None)
 
     async def bind(self, namespace: str, name: str, uid: str, node_name: str) -> None:
         metadata = {"name": name, "namespace": namespace, **({"uid": uid} if uid else {})}
         target = {"kind": "Node", "name": node_name}
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
-        await self._request("POST", _path(PODS, namespace, name, "binding"), body=body)
+        await self._request("POST", path_of(PODS, namespace, name, "binding"), body=body)
 
     def record(self, event: EventRecord) -> bool:
         return False
@@ -462,7 +463,7 @@ class HttpTransport:
         body: dict[str, Any] = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
         if grace_period_seconds is not None:
             body["deleteOptions"] = {"gracePeriodSeconds": grace_period_seconds}
-        await self._request("POST", _path(PODS, namespace, name, "eviction"), body=body, retry=False)
+        await self._request("POST", path_of(PODS, namespace, name, "eviction"), body=body, retry=False)
 
 
 # -- errors -------------------------------------------------------------------------------------------
@@ -496,35 +497,3 @@ def _network_error(error: aiohttp.ClientError) -> OSError:
     if isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientPayloadError):
         return ConnectionResetError(errno.ECONNRESET, str(error) or "the server closed the connection")
     return ConnectionError(str(error) or repr(error))
-
-
-# -- paths -----------------------------------------------------------------------------------------------
-
-
-def _path(kind: Kind, namespace: str = "", name: str = "", subresource: str = "") -> str:
-    parts = ["/apis", kind.group, kind.version] if kind.group else ["/api", kind.version]
-    if kind.namespaced and namespace:
-        parts += ["namespaces", quote(namespace, safe="")]
-    parts.append(kind.plural)
-    if name:
-        parts.append(quote(name, safe=""))
-    if subresource:
-        parts.append(subresource)
-    return "/".join(parts)
-
-
-def _query(options: ListOptions | WatchOptions) -> dict[str, str]:
-    """Return the query parameters of a list or watch. Empty ones are left out."""
-    query = {
-        "labelSelector": options.get("label_selector", ""),
-        "fieldSelector": options.get("field_selector", ""),
-        "resourceVersion": options.get("resource_version", ""),
-        "continue": str(options.get("continue_token") or ""),
-        "limit": str(options.get("limit") or ""),
-    }
-    if options.get("send_initial_events"):
-        query |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
-    seconds = options.get("timeout_seconds")
-    if isinstance(seconds, int | float):
-        query["timeoutSeconds"] = str(max(1, int(seconds)))
-    return {name: value for name, value in query.items() if value}
