@@ -15,6 +15,7 @@ from kubesched.api.types import Namespace, Node, Pod
 from kubesched.lab.simulate.run.virtual_time import run_virtual
 from kubesched.scheduler.framework.events import ASSIGNED_POD_DELETE
 from kubesched.scheduler.handlers import NamespaceHandler, NodeHandler, PodHandler
+from kubesched.scheduler.nodes.nominating import nominated_to
 from kubesched.scheduler.nodes.podinfo import PodInfo
 
 
@@ -28,8 +29,7 @@ def pod(name: str = "p", uid: str = "u1", version: str = "1", *, node: str = "",
 
 
 def nominated(to: str, **more: Any) -> Pod:
-    made = pod(**more)
-    return msgspec.structs.replace(made, status=msgspec.structs.replace(made.status, nominated_node_name=to))
+    return nominated_to(pod(**more), to)
 
 
 def deleted(of: Pod) -> Pod:

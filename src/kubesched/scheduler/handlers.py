@@ -240,7 +240,7 @@ class PodHandler(_Handler):
             self._note_held_back(new)
         nominated = old.status.nominated_node_name
         if nominated and nominated != new.status.nominated_node_name:
-            self._queue.nomination_ended(old, nominated)
+            self._queue.offer_room(old, nominated)
         self._observe(UNSCHEDULED_POD_UPDATE, start)
 
     def _note_held_back(self, pod: Pod) -> None:
@@ -258,7 +258,7 @@ class PodHandler(_Handler):
         if not bound_to and self._cache.is_assumed(pod.uid):
             self._assumed_pod_deleted(pod)
         elif nominated not in ("", bound_to):
-            self._queue.nomination_ended(pod, nominated)
+            self._queue.offer_room(pod, nominated)
         self._observe(UNSCHEDULED_POD_DELETE, start)
 
     def _leaves_group(self, groups: PodGroupStates, pod: Pod) -> None:

@@ -142,7 +142,7 @@ class Cycle:
         if nominated := nominator.node_of(pod.uid):
             nominator.delete(pod)
             if nominated != node_name:
-                self._queue.nomination_ended(pod, nominated)
+                self._queue.offer_room(pod, nominated)
 
     def bind(self, attempt: Attempt, timeouts: Mapping[str, float]) -> None:
         """Start the binding of a pod that is assumed and permitted, and activate the pods that plugins named.

@@ -12,11 +12,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
+
+from kubesched.api.types import Pod
 from kubesched.base.change_log import ChangeLog
 
 from .podinfo import PodInfo
 
-__all__ = ["NoNominations", "NominatingInfo", "NominatingMode", "Nominations", "nominations_that_count"]
+__all__ = ["NoNominations", "NominatingInfo", "NominatingMode", "Nominations", "nominated_to", "nominations_that_count"]
 
 
 class NominatingMode(enum.IntEnum):
@@ -87,3 +90,11 @@ def nominations_that_count(nominated: Iterable[PodInfo], pod: PodInfo) -> list[P
     """Return the nominated pods whose resources ``pod`` must not use: other pods, of equal or higher priority."""
     priority, uid = pod.priority, pod.uid
     return [other for other in nominated if other.priority >= priority and other.uid != uid]
+
+
+def nominated_to(pod: Pod, node_name: str) -> Pod:
+    """Return a pod with this node in its status. A nomination may be in memory only."""
+    if pod.status.nominated_node_name == node_name:
+        return pod
+    status = msgspec.structs.replace(pod.status, nominated_node_name=node_name)
+    return msgspec.structs.replace(pod, status=status)

@@ -34,8 +34,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import msgspec
-
 from kubesched.api.types import Pod
 from kubesched.base.times import Clock
 from kubesched.base.turns import Steps
@@ -44,6 +42,7 @@ from ..framework.events import ASSIGNED_POD_DELETE, FORCE_ACTIVATE, UNSCHEDULABL
 from ..framework.holding import Holder
 from ..framework.metrics import SchedulerMetrics
 from ..framework.queued import QueuedPodInfo
+from ..nodes.nominating import nominated_to
 from ..nodes.templates import PodTemplates
 from .event_moves import EventMoves
 from .flushing import FlushLoops
@@ -310,18 +309,16 @@ class SchedulingQueue:
         else:
             self._queues.unschedulable.file_again(pod.key)
 
-    def nomination_ended(self, pod: Pod, node_name: str) -> None:
+    def offer_room(self, pod: Pod, node_name: str) -> None:
         """Requeue the pods that a pod's nomination, which has ended, kept away from a node.
 
         The nominated pod itself is left out: its own nomination never kept it from a node. Upstream includes the nominated
         pod. There, a pod is tried without a pause if each attempt nominates it and the next attempt rejects it. Upstream
         requeues no pod if the pod was bound, or is to be bound, to another node, or if the nomination was in memory only.
         """
-        if pod.status.nominated_node_name != node_name:  # the hint functions read it
-            status = msgspec.structs.replace(pod.status, nominated_node_name=node_name)
-            pod = msgspec.structs.replace(pod, status=status)
         priority, uid = pod.priority, pod.uid
-        self.move_after_deletions((pod,), lambda other: other.priority <= priority and other.uid != uid)
+        freed = nominated_to(pod, node_name)  # the hint functions read the status
+        self.move_after_deletions((freed,), lambda other: other.priority <= priority and other.uid != uid)
 
     def activate(self, pods: Mapping[str, Pod]) -> None:
         """Move these pods to the active queue at once, even if they are in backoff. PreEnqueue may still gate them.
