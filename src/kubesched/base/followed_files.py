@@ -45,7 +45,7 @@ class FollowedContext:
         self._make = make
         self._files = files
         self._seen = self._contents()
-        self._context = self._make()
+        self._context = make()
         self._next = float("-inf")
 
     def current(self) -> ssl.SSLContext:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-__all__ = ["MOST_BYTES", "read_small_file"]
+__all__ = ["MOST_BYTES", "check_small_files", "read_small_file"]
 
 #: Most bytes of a small file.
 MOST_BYTES: Final = 4 << 20
@@ -28,3 +29,14 @@ def read_small_file(path: str | Path) -> bytes:
     if len(data) > MOST_BYTES:
         raise OSError(errno.EFBIG, f"is larger than {MOST_BYTES} bytes", os.fspath(path))
     return data
+
+
+def check_small_files(paths: Iterable[str | Path | None]) -> None:
+    """Check files that a library is about to read; None and "" are skipped.
+
+    Raises:
+        OSError: as :func:`read_small_file` does, for the first file that it cannot read.
+    """
+    for path in paths:
+        if path:
+            read_small_file(path)

@@ -18,7 +18,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
-from kubesched.base.small_file import read_small_file
+from kubesched.base.small_file import check_small_files, read_small_file
 from kubesched.explain.report import Explanation
 
 from .errors import CliError
@@ -108,8 +108,7 @@ def _tls(options: argparse.Namespace, base: str) -> ssl.SSLContext | None:
     if not base.startswith("https:"):
         return None
     try:
-        for name in filter(None, (options.certificate_authority, options.client_certificate, options.client_key)):
-            read_small_file(name)
+        check_small_files((options.certificate_authority, options.client_certificate, options.client_key))
         context = ssl.create_default_context(cafile=options.certificate_authority)
         if options.client_certificate is not None:
             context.load_cert_chain(options.client_certificate, options.client_key)

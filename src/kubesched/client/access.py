@@ -27,7 +27,7 @@ from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 from kubesched.base.followed_files import FollowedContext
-from kubesched.base.small_file import read_small_file
+from kubesched.base.small_file import check_small_files, read_small_file
 
 from .kubeconfig_checks import FormError, check_files, check_token
 
@@ -272,8 +272,7 @@ def _tls(url: str, source: str, files: Callable[[], _TlsFiles], *, verify: bool 
 
     def make() -> ssl.SSLContext:
         ca, cert, key = files()
-        for name in filter(None, (ca, cert, key)):
-            read_small_file(name)
+        check_small_files((ca, cert, key))
         try:
             context = ssl.create_default_context(cafile=ca)
         except ssl.SSLError as error:

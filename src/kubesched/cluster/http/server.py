@@ -25,7 +25,7 @@ from kubesched.api.wire import ApiError
 from kubesched.base.connections import Connection, Connections
 from kubesched.base.followed_files import FollowedContext
 from kubesched.base.pages import Page
-from kubesched.base.small_file import read_small_file
+from kubesched.base.small_file import check_small_files
 
 from ..store import Store
 from .access import Access
@@ -239,8 +239,7 @@ def _following(cert: Path, key: Path) -> ssl.SSLContext:
     def make() -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        for name in (cert, key):
-            read_small_file(name)
+        check_small_files((cert, key))
         context.load_cert_chain(cert, key, password="")
         return context
 
