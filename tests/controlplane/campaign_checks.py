@@ -175,5 +175,14 @@ class Checks:
                 if other is not claim and len(writers) < 2:
                     self._broken.append(f"S6: {claim.key} and {other.key} both have device {device}, by {writers}")
 
+    def is_of_two_leaders(self, problem: str) -> bool:
+        """Return True if a check of a replica found a device that two leaders in succession gave to two claims."""
+        claims = re.fullmatch("device .* is allocated . times: (.*)", problem)
+        names = claims[1].replace("default/", "").split(", ") if claims else []
+        return len(set().union(*map(self._writers_of, names))) > 1
+
     def _writers(self, claim: Any) -> set[str]:
-        return self._senders.get(_CLAIM + claim.metadata.name, set())
+        return self._writers_of(claim.metadata.name)
+
+    def _writers_of(self, name: str) -> set[str]:
+        return self._senders.get(_CLAIM + name, set())

@@ -347,6 +347,7 @@ class Replica:
         handle = self._handle("VolumeBinding")
         volumes, devices = VolumeState.of(handle), DeviceManager.of(handle)
         problems = [*volumes.problems(), *devices.problems()]
+        problems = [one for one in problems if not self.day.checks.is_of_two_leaders(one)]
         problems += [f"volume {key} is assumed" for key in volumes.cache.volumes.assumed()]
         problems += [f"claim {key} is assumed" for key in volumes.cache.claims.assumed()]
         return problems + [f"{uid} still has a reservation of volumes" for uid in volumes.reservations]

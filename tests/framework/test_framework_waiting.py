@@ -141,6 +141,41 @@ def test_work_that_is_called_off_fails_with_the_cause() -> None:
     run(main)
 
 
+def test_a_write_under_way_ends_before_the_work_is_called_off() -> None:
+    async def main() -> None:
+        pods, log = PodsInPreBind(), []
+
+        async def work() -> Status | None:
+            for name in ("first", "second"):
+                with pods.writing("u"):
+                    await asyncio.sleep(10)
+                    log.append(f"{name} written")
+                await asyncio.sleep(1)
+            return None
+
+        entry = PodInPreBind(asyncio.ensure_future(work()))
+        pods.add("u", entry)
+        await asyncio.sleep(1)
+        assert entry.cancel("preempted")
+        assert entry.cancel("by another one")
+        assert shown(await entry.result()) == ("Error", "preempted", "")
+        assert log == ["first written"]
+        assert not entry.mark_prebound()
+
+    run(main)
+
+
+def test_work_of_a_pod_that_is_not_in_pre_bind_is_called_off_at_once() -> None:
+    async def main() -> None:
+        pods, task = PodsInPreBind(), asyncio.ensure_future(asyncio.sleep(1000))
+        with pods.writing("u"):
+            pods.end("u", [task])
+            await asyncio.sleep(0)
+            assert task.cancelled()
+
+    run(main)
+
+
 def test_an_unrequested_cancellation_is_passed_on() -> None:
     async def main() -> None:
         async def work() -> Status | None:
@@ -149,9 +184,10 @@ def test_an_unrequested_cancellation_is_passed_on() -> None:
 
         task = asyncio.ensure_future(work())
         entry = PodInPreBind(task)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await entry.result()
+        with entry.writing():
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await entry.result()
 
     run(main)
 

@@ -54,6 +54,8 @@ class Server:
         self.failures: deque[tuple[str, Exception]] = deque()
         #: Raised by the next changes of a status, in order, after they were carried out: their answers are lost.
         self.lost: deque[Exception] = deque()
+        #: Seconds from a change of a status or of metadata to its answer.
+        self.seconds = 0.0
         #: Do not show changes by themselves.
         self.late = False
         #: Every version of every claim, for informers that are late.
@@ -120,6 +122,8 @@ class Server:
             left = tuple(each for each in claim.status.reserved_for if each.uid not in gone)
             changed = msgspec.structs.replace(claim, status=msgspec.structs.replace(claim.status, reserved_for=left))
         stored = self.put(changed)
+        if self.seconds:
+            await asyncio.sleep(self.seconds)
         if merge and subresource and self.lost:
             raise self.lost.popleft()
         return stored

@@ -19,10 +19,25 @@ from kubesched.scheduler.core.full_scan import Evaluation
 from kubesched.scheduler.core.search import Decision
 from kubesched.scheduler.framework.cycle_state import CycleState
 from kubesched.scheduler.framework.failures import PluginFailedError
+from kubesched.scheduler.framework.interface import Plugin, PreBindPreFlight
 from kubesched.scheduler.framework.status import Code, Status
+from kubesched.scheduler.framework.waiting import PodInPreBind
 from kubesched.scheduler.nodes.podinfo import PodInfo
 
 GPU = "example.com/gpu"
+
+
+class FailsSoon(Plugin):
+    """Plugin whose PreBind fails after six seconds, beside others."""
+
+    name = "FailsSoon"
+
+    def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Any:
+        return PreBindPreFlight(allow_parallel=True), None
+
+    async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        await asyncio.sleep(6)
+        return Status.unschedulable("no such luck")
 
 
 def conflict() -> ApiError:
@@ -270,6 +285,59 @@ def test_devices_of_a_write_whose_answer_was_lost_are_not_given_to_another_claim
         assert await house.bind(house.decide(pod("first", "a"))) is None
         assert [each.name for each in house.server.claims["default/a"].status.reserved_for] == ["first"]
         assert len(house.manager.in_flight) == 0
+
+    scenario(main)
+
+
+@pytest.mark.parametrize("error", [None, ConnectionResetError("gone")], ids=["answered", "reset"])
+def test_devices_of_a_write_that_preemptors_cancel_are_not_given_to_another_claim(error: Exception | None) -> None:
+    async def main() -> None:
+        house = House(nodes=1, devices=1)
+        for name in ("a", "b"):
+            house.server.put(claim(name))
+        house.server.late = True  # the informer shows nothing of the write
+        house.server.seconds = 5.0
+        if error is not None:
+            house.server.lost.append(error)
+        attempt = house.decide(pod("first", "a"))
+        entry = PodInPreBind(asyncio.ensure_future(house.bind(attempt)))
+        house.handle.pods_in_pre_bind.add(attempt[1].uid, entry)
+        await asyncio.sleep(6)
+        assert house.devices("a") == ["n1/gpu-0"]
+        for _ in range(2):
+            assert entry.cancel("preempted")
+            await asyncio.sleep(1)
+            assert "cannot allocate all claims" in message(house, pod("second", "b"))
+        status = await entry.result()
+        assert status is not None
+        assert "preempted" in status.message()
+        house.framework.unreserve(*attempt)
+        await house.settle()
+        assert house.devices("a") == house.in_use() == ["n1/gpu-0"]
+        assert "cannot allocate all claims" in message(house, pod("second", "b"))
+        assert len(house.manager.in_flight) == 0
+
+    scenario(main)
+
+
+def test_devices_of_a_write_are_not_given_away_when_another_plugin_fails_meanwhile() -> None:
+    async def main() -> None:
+        house = House(nodes=1, devices=1, later=FailsSoon)
+        for name in ("a", "b"):
+            house.server.put(claim(name))
+        house.server.late = True
+        house.server.seconds = 5.0
+        attempt = house.decide(pod("first", "a"))
+        state, info, node = attempt
+        assert house.framework.binding.pre_bind_pre_flight(state, info, node) is None
+        entry = PodInPreBind(asyncio.ensure_future(house.bind(attempt)))
+        house.handle.pods_in_pre_bind.add(info.uid, entry)
+        status = await entry.result()
+        assert status is not None
+        assert "no such luck" in status.message()
+        await house.settle()
+        assert house.devices("a") == house.in_use() == ["n1/gpu-0"]
+        assert "cannot allocate all claims" in message(house, pod("second", "b"))
 
     scenario(main)
 

@@ -22,6 +22,7 @@ from .failures import PluginFailedError
 from .interface import PreBindPreFlight
 from .points import BIND, POST_BIND, PRE_BIND, PRE_BIND_PRE_FLIGHT
 from .status import Code, Status
+from .waiting import PodsInPreBind
 
 __all__ = ["BindingPoints"]
 
@@ -29,9 +30,12 @@ __all__ = ["BindingPoints"]
 class BindingPoints:
     """Binding points of one profile. ``concerned`` returns the plugins that an attempt does not leave out."""
 
-    def __init__(self, driver: Driver, concerned: Callable[[frozenset[str]], Concerned]) -> None:
+    def __init__(
+        self, driver: Driver, concerned: Callable[[frozenset[str]], Concerned], pre_binding: PodsInPreBind
+    ) -> None:
         self._driver = driver
         self._concerned = concerned
+        self._pre_binding = pre_binding
 
     def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Ask the PreBind plugins if they have work to do. Return None if one has, Skip if none has, or an Error.
@@ -71,7 +75,10 @@ class BindingPoints:
         return any(plugin.name not in state.skip_pre_bind for plugin in self._concerned(state.absent).pre_bind)
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        """Run PreBind group by group; the plugins of one group run at the same time."""
+        """Run PreBind group by group; the plugins of one group run at the same time.
+
+        When one of them fails, the others are cancelled, each after a write under way.
+        """
         start = self._driver.now()
         status = await self._run_groups(state, pod, node_name)
         self._driver.observed(PRE_BIND, start, status)
@@ -92,6 +99,8 @@ class BindingPoints:
                 for task in asyncio.as_completed(tasks):
                     status = await task
                     if status is not None:
+                        self._pre_binding.end(pod.uid, tasks)
+                        await asyncio.wait(tasks)
                         return status
             finally:
                 for task_ in tasks:

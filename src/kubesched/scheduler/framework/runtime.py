@@ -161,7 +161,7 @@ class Framework:
         #: the pod has no question to.
         self.concerned = Concerns(self._points, throughout).without
         #: The points of the binding cycle.
-        self.binding = BindingPoints(self._driver, self.concerned)
+        self.binding = BindingPoints(self._driver, self.concerned, handle.pods_in_pre_bind)
         #: The points of pod groups.
         self.groups = GroupPoints(
             self._driver, self._points, {name: weight or 1 for name, weight in self.points["placementScore"]}

@@ -6,7 +6,9 @@ All profiles share them. The first verdict on a waiting pod is final.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
 
 from ..nodes.podinfo import PodInfo
 from .status import Code, Status
@@ -117,6 +119,8 @@ class PodInPreBind:
     def __init__(self, work: asyncio.Future[Status | None]) -> None:
         self._work = work
         self._finished = False
+        self._writes = 0
+        self._ending: list[asyncio.Future[Any]] = []
         #: Reason for which the pod was cancelled; empty if it was not.
         self.cause = ""
         #: True when the scheduler stops. A plugin that waits should give up then; its failure is not reported.
@@ -138,12 +142,35 @@ class PodInPreBind:
         self.removed()
 
     def cancel(self, message: str) -> bool:
-        """Cancel the pod; False if PreBind is over already."""
+        """Cancel the pod, after a write under way; False if PreBind is over already."""
         if self._finished:
             return False
-        self.cause = self.cause or message
-        self._work.cancel()
+        if not self.cause:
+            self.cause = message
+            self.end([self._work])
         return True
+
+    def end(self, work: Iterable[asyncio.Future[Any]]) -> None:
+        """Cancel work of the pod as soon as no write is under way."""
+        self._ending.extend(work)
+        self._end_now()
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Block that :meth:`cancel` and :meth:`end` do not interrupt; they have their effect after it.
+
+        It is for a write that the API server may carry out although nobody awaits its answer any more.
+        """
+        self._writes += 1
+        try:
+            yield
+        finally:
+            self._writes -= 1
+            self._end_now()
+
+    def _end_now(self) -> None:
+        while self._ending and not self._writes:
+            self._ending.pop().cancel()
 
     def mark_prebound(self) -> bool:
         """Note that PreBind is over; False if the pod was cancelled."""
@@ -167,11 +194,12 @@ class PodsInPreBind:
 
     def __init__(self) -> None:
         self._pods: dict[str, PodInPreBind] = {}
-        self._stopping = False
+        #: True when the scheduler stops.
+        self.stopping = False
 
     def add(self, uid: str, entry: PodInPreBind) -> None:
         self._pods[uid] = entry
-        if self._stopping:
+        if self.stopping:
             entry.stop()
 
     def get(self, uid: str) -> PodInPreBind | None:
@@ -179,6 +207,20 @@ class PodsInPreBind:
 
     def remove(self, uid: str) -> None:
         self._pods.pop(uid, None)
+
+    def writing(self, uid: str) -> AbstractContextManager[None]:
+        """Block in which nobody interrupts the pod; see :meth:`PodInPreBind.writing`."""
+        entry = self._pods.get(uid)
+        return nullcontext() if entry is None else entry.writing()
+
+    def end(self, uid: str, work: Iterable[asyncio.Future[Any]]) -> None:
+        """Cancel work of a pod as soon as no write is under way."""
+        entry = self._pods.get(uid)
+        if entry is not None:
+            entry.end(work)
+            return
+        for one in work:
+            one.cancel()
 
     def removed(self, uid: str) -> None:
         """Wake the plugins that wait for a pod, because it was deleted. Do nothing if the pod is not in PreBind."""
@@ -188,6 +230,6 @@ class PodsInPreBind:
 
     def stop(self) -> None:
         """Wake all plugins that wait, because the scheduler stops."""
-        self._stopping = True
+        self.stopping = True
         for entry in list(self._pods.values()):
             entry.stop()

@@ -66,12 +66,21 @@ class ClaimWriter:
     async def bind(self, attempt: ClaimState, each: PodClaim) -> None:
         """Store the allocation that Reserve decided, and reserve the claim for the pod.
 
+        A preemptor does not interrupt that: the server may carry out a request under way in spite of it, and the devices
+        must stay in use then.
+
         Raises:
             WriteError, ApiError, OSError: when that is not possible. The allocation is no longer in flight then.
         """
-        pod = attempt.pod
         if each.is_special and each.pending is None and not each.claim.spec.devices.requests:
             return  # a device plugin serves the resources
+        with self._handle.pods_in_pre_bind.writing(attempt.pod.uid):
+            await self._store(attempt.pod, each)
+        if each.is_special:
+            await self._write_mappings(attempt, each.claim)
+
+    async def _store(self, pod: Pod, each: PodClaim) -> None:
+        """Store the allocation and the reservation. The allocation is no longer in flight afterwards."""
         written: ResourceClaim | None = None
         try:
             if each.is_special and is_in_memory(each.claim):
@@ -87,8 +96,6 @@ class ClaimWriter:
             if each.pending is not None:
                 each.signalled = False
                 self._manager.in_flight.maybe_remove(each.initial_uid, force=assumed)
-        if each.is_special:
-            await self._write_mappings(attempt, each.claim)
 
     async def _stored_in_spite(self, each: PodClaim, pod: Pod) -> ResourceClaim | None:
         """Return the claim as the server stored it although the write failed, or None if it stored nothing.
@@ -99,7 +106,10 @@ class ClaimWriter:
         meta = each.claim.metadata
         if is_in_memory(each.claim):
             return None
-        found = await read_until_answered(lambda: self._client.get_object(CLAIMS, meta.namespace, meta.name))
+        found = await read_until_answered(
+            lambda: self._client.get_object(CLAIMS, meta.namespace, meta.name),
+            closing=lambda: self._handle.pods_in_pre_bind.stopping,
+        )
         stored: ResourceClaim = found if found is not None else each.claim
         if stored.metadata.uid != meta.uid or stored.status.allocation is None:
             return None
