@@ -64,11 +64,16 @@ def test_a_published_node_is_cleared_when_the_binding_fails(answer: Status, erro
         ("this one", False),
         ("deletion", True),
         ("deletion", False),
+        ("failure", True),
+        ("failure", False),
     ],
 )
 @pytest.mark.parametrize("slow", [False, True], ids=["", "slow PreBind"])
 def test_room_of_a_nomination_is_offered_when_it_ends(ends_by: str, is_stored: bool, slow: bool) -> None:
-    """The pod is bound to another node, by this scheduler or another one, or deleted. The nomination may be in memory only."""
+    """The pod is bound to another node, by this scheduler or another one; or deleted; or another attempt finds no node.
+
+    The nomination may be in memory only.
+    """
 
     async def late(state: Any, pod: Any, node_name: str) -> None:
         await asyncio.sleep(5)
@@ -93,10 +98,12 @@ def test_room_of_a_nomination_is_offered_when_it_ends(ends_by: str, is_stored: b
             there.store.bind("default", "expected", there.pod("expected").uid, "n2")
         elif ends_by == "this one":
             there.patch_node("n2", {"metadata": {"labels": {"at": "last"}}})
+        elif ends_by == "failure":
+            there.create(a_node("n3", "1", taints=[taint], labels={"at": "last"}))  # is too small
         else:
             there.delete("expected")
         await there.until(lambda: there.node_of("waiting") == "n1", "binding", 30)
-        assert not there.exists("expected") or there.node_of("expected") == "n2"
+        assert not there.exists("expected") or there.node_of("expected") == ("" if ends_by == "failure" else "n2")
 
     play(scenario, believe_priority=True, plugins=plugins)
 

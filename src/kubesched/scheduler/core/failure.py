@@ -184,9 +184,14 @@ class FailureHandler:
         except QuantityError as problem:
             _log.error("pod %s is tried again as it was before: %s", live.key, problem)
         # The nomination comes first: the events that may help the pod depend on it.
-        self._queue.nominator.add(live, nominating)
+        nominator = self._queue.nominator
+        before = nominator.node_of(live.uid)
+        nominator.add(live, nominating)
         try:
             self._queue.add_unschedulable_if_not_present(queued, self._queue.scheduling_cycle)
         except QueueError as problem:
             _log.error("%s", problem)
+        # Of a nomination that the pod's status has, the watch will show the end.
+        if before not in (None, live.status.nominated_node_name, nominator.node_of(live.uid)):
+            self._queue.offer_room(live, before)
         return live
