@@ -66,11 +66,13 @@ def test_a_published_node_is_cleared_when_the_binding_fails(answer: Status, erro
         ("deletion", False),
         ("failure", True),
         ("failure", False),
+        ("another node", True),
     ],
 )
 @pytest.mark.parametrize("slow", [False, True], ids=["", "slow PreBind"])
 def test_room_of_a_nomination_is_offered_when_it_ends(ends_by: str, is_stored: bool, slow: bool) -> None:
-    """The pod is bound to another node, by this scheduler or another one; or deleted; or another attempt finds no node.
+    """The pod is bound to another node, by this scheduler or another one; or deleted; or another attempt finds no node,
+    or nominates it to another one.
 
     The nomination may be in memory only.
     """
@@ -97,6 +99,9 @@ def test_room_of_a_nomination_is_offered_when_it_ends(ends_by: str, is_stored: b
         if ends_by == "another":
             there.store.bind("default", "expected", there.pod("expected").uid, "n2")
         elif ends_by == "this one":
+            there.patch_node("n2", {"metadata": {"labels": {"at": "last"}}})
+        elif ends_by == "another node":
+            there.scheduler.queue.nominator.add(there.pod("expected"), NominatingInfo.override("n2"))
             there.patch_node("n2", {"metadata": {"labels": {"at": "last"}}})
         elif ends_by == "failure":
             there.create(a_node("n3", "1", taints=[taint], labels={"at": "last"}))  # is too small

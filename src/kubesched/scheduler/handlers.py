@@ -228,18 +228,19 @@ class PodHandler(_Handler):
         start = self._clock.now()
         if self._groups is not None:
             self._groups.put(new)
-        if self._cache.is_assumed(new.uid):
+        assumed = self._cache.get_pod(new.uid) if self._cache.is_assumed(new.uid) else None
+        if assumed is not None:
             if new.metadata.deletion_timestamp is not None and old.metadata.deletion_timestamp is None:
                 self._assumed_pod_deleted(new)
-            return
-        try:
-            self._queue.update(old, new)
-        except QuantityError as error:
-            self._unreadable(new, error)
-        if self._groups is not None and new.spec.scheduling_group is not None:
-            self._note_held_back(new)
-        nominated = old.status.nominated_node_name
-        if nominated and nominated != new.status.nominated_node_name:
+        else:
+            try:
+                self._queue.update(old, new)
+            except QuantityError as error:
+                self._unreadable(new, error)
+            if self._groups is not None and new.spec.scheduling_group is not None:
+                self._note_held_back(new)
+        nominated, assumed_on = old.status.nominated_node_name, assumed.spec.node_name if assumed is not None else ""
+        if nominated not in ("", new.status.nominated_node_name, assumed_on):
             self._queue.offer_room(old, nominated)
         self._observe(UNSCHEDULED_POD_UPDATE, start)
 

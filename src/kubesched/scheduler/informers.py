@@ -186,7 +186,8 @@ class Informers(Mapping[str, Informer]):
 
     def source(self, kind: Kind) -> Source:
         """Return the source of a kind's events for the queue: the informer, or the handler that relays them."""
-        return self._relays.get(kind.plural) or self.of(kind)
+        relay = self._relays.get(kind.plural)
+        return relay if relay is not None else self.of(kind)  # a relay may be empty
 
     def index_by_namespace(self, kind: Kind) -> None:
         """Index a kind by namespace, for lookups of plugins."""

@@ -125,7 +125,8 @@ class Binding:
         for each in attempt.claims:
             if each.signalled:
                 each.signalled, each.pending = False, None
-                if manager.in_flight.maybe_remove(each.initial_uid):
+                end = manager.in_flight.maybe_remove if is_trial else manager.end_pending
+                if end(each.initial_uid):
                     manager.claims.restore(each.claim.key)
             if each.is_special or each.group is not None:
                 continue

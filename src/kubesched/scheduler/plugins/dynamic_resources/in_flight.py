@@ -62,10 +62,15 @@ class InFlight:
         self._on_change(uid)
         return True
 
+    def claim(self, uid: str) -> ResourceClaim | None:
+        """Return a claim with its pending allocation, or None."""
+        pending = self._pending.get(uid)
+        return None if pending is None else pending.claim
+
     def allocation(self, uid: str) -> AllocationResult | None:
         """Return the pending allocation of a claim, or None."""
-        pending = self._pending.get(uid)
-        return None if pending is None else pending.claim.status.allocation
+        claim = self.claim(uid)
+        return None if claim is None else claim.status.allocation
 
     def shared_with(self, uid: str, group: str) -> ResourceClaim | None:
         """Return a claim with its pending allocation if members of the group may use it; None if they may not."""

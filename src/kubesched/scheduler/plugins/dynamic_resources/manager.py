@@ -35,6 +35,7 @@ from ...framework.interface import Handle, RowArray
 from ...nodes.node_table import NODE_CHANGED
 from ...nodes.nodeinfo import NodeInfo
 from ..assume_cache import AssumeCache, OnChange
+from .claims import with_status
 from .class_mapping import class_mapping
 from .in_flight import InFlight
 from .slices import SliceTracker
@@ -73,7 +74,7 @@ class DeviceManager:
             list_type_attributes=handle.gate("DRAListTypeAttributes"),
         )
         self.allocated = AllocatedDevices(self.features)
-        self.claims = AssumeCache[ResourceClaim]("ResourceClaim")
+        self.claims = AssumeCache[ResourceClaim]("ResourceClaim", index=OnChange(self._claim_changed))
         self.in_flight = InFlight(self._recount)
         self._inventory = Inventory(self.features)
         self._handle = handle
@@ -91,7 +92,6 @@ class DeviceManager:
         self._after_deletion: dict[str, Callable[[], None]] = {}
         #: Futures for the end of the last write that gives back a pod's reservations, by the pod's UID.
         self._releases: dict[str, asyncio.Future[None]] = {}
-        self.claims.add_handler(OnChange(self._claim_changed))
         self.slices.add_handler(_SliceReader(self._inventory))
         handle.watch(CLAIMS, self.claims, relays=True)
         handle.watch(SLICES, self.slices, relays=True)
@@ -246,6 +246,21 @@ class DeviceManager:
         """
         while (done := self._releases.get(pod_uid)) is not None:
             await asyncio.wait([done])
+
+    # -- allocations in flight -------------------------------------------------------------------------
+
+    def end_pending(self, uid: str, *, written: bool = False) -> bool:
+        """Note that one pod fewer is about to write a claim's allocation; if it was written, that no pod is.
+
+        True if no pod is now. If the allocation was not written, the queue is told that its devices are free, as if the
+        claim had been deallocated. Upstream tells nobody, so that pods that wait for them wait for another event.
+        """
+        pending = self.in_flight.claim(uid)
+        if pending is None or not self.in_flight.maybe_remove(uid, force=written):
+            return False
+        if not written:
+            self.claims.announce(pending, with_status(pending, allocation=None))
+        return True
 
     # -- allocating ------------------------------------------------------------------------------------
 

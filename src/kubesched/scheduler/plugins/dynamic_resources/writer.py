@@ -95,7 +95,7 @@ class ClaimWriter:
             assumed = written is not None and await self._assume(written, wait=each.created)
             if each.pending is not None:
                 each.signalled = False
-                self._manager.in_flight.maybe_remove(each.initial_uid, force=assumed)
+                self._manager.end_pending(each.initial_uid, written=assumed)
 
     async def _stored_in_spite(self, each: PodClaim, pod: Pod) -> ResourceClaim | None:
         """Return the claim as the server stored it although the write failed, or None if it stored nothing.
