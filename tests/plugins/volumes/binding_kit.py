@@ -9,6 +9,7 @@ from typing import Any
 from limits_kit import JSON, Cluster, a_csi_driver, meta
 from msgspec.structs import replace
 
+from kubesched.api.kinds import Kind
 from kubesched.api.storage import PersistentVolume, PersistentVolumeClaim
 from kubesched.api.types import Node, Pod
 from kubesched.api.wire import ApiError
@@ -151,6 +152,10 @@ class Client:
     def __init__(self) -> None:
         self.cluster: Binding
         self.refuse: dict[str, Exception] = {}
+        #: Errors of writes that are carried out, by name of the object: their answers are lost.
+        self.lost: dict[str, Exception] = {}
+        #: Seconds from a write to its answer.
+        self.seconds = 0.0
         self.written: list[Any] = []
 
     async def bind_volume(self, volume: PersistentVolume) -> PersistentVolume:
@@ -171,7 +176,18 @@ class Client:
             raise ApiError(409, "Conflict", f"{name} has been modified")
         written = newer(obj)
         self.written.append((plural, written))
+        if self.seconds:
+            await asyncio.sleep(self.seconds)
+        if name in self.lost:
+            raise self.lost.pop(name)
         return written
+
+    async def get_object(self, kind: Kind, namespace: str, name: str) -> Any:
+        await asyncio.sleep(0)
+        for plural, obj in reversed(self.written):
+            if (plural, obj.metadata.namespace, obj.metadata.name) == (kind.plural, namespace, name):
+                return obj
+        return self.cluster.objects.informed(kind.plural)[f"{namespace}/{name}" if namespace else name]
 
     def show(self) -> None:
         """Let the informers see what was written."""

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from builders import a_node
 from kubesched.api.types import Node
+from kubesched.api.wire import ApiError
 from kubesched.lab.simulate.run.virtual_time import run_virtual
 from kubesched.scheduler.config.args import VolumeBindingArgs
 from kubesched.scheduler.framework.status import Status
@@ -162,6 +163,48 @@ def test_a_write_that_is_refused_gives_up_what_was_not_written_and_keeps_what_wa
         assert cache.volumes.assumed() == {}
         assert attempt.cluster.metrics.volume_scheduling_stage_error_total.labels("bind").value == 1
         attempt.check_clean()
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("error", [ConnectionResetError("gone"), ApiError(504, "Timeout", "no answer")])
+def test_a_write_whose_answer_was_lost_counts_if_it_was_carried_out(error: Exception) -> None:
+    async def scenario() -> None:
+        attempt = Attempt(pod=BOTH)
+        client = attempt.cluster.client
+        client.lost = {"v": error, "d": error}
+        running = attempt.start()
+        await attempt.written()
+        assert [plural for plural, _ in client.written] == ["persistentvolumes", "persistentvolumeclaims"]
+        attempt.show()
+        attempt.bind_claim("c", "v")
+        attempt.cluster.put(volume("made", storage="fast", claim="d"))
+        attempt.bind_claim("d", "made")
+        assert await running is None
+        attempt.check_clean()
+
+    play(scenario)
+
+
+def test_a_pod_that_is_preempted_while_it_writes_ends_after_its_last_write() -> None:
+    """Otherwise one of its volumes would be on this node, and the next attempt, before the watch shows it, elsewhere."""
+
+    async def scenario() -> None:
+        attempt = Attempt(pod=BOTH)
+        client = attempt.cluster.client
+        client.seconds = 5.0
+        running = attempt.start()
+        entry = attempt.cluster.pods_in_pre_bind.get(attempt.pod.uid)
+        assert entry is not None
+        await asyncio.sleep(1)
+        assert entry.cancel("preempted")
+        assert failure(await entry.result()) == "preempted"
+        assert running.cancelled()
+        assert [plural for plural, _ in client.written] == ["persistentvolumes", "persistentvolumeclaims"]
+        attempt.cluster.binding.plugin.unreserve(attempt.state, attempt.pod, "a")
+        cache = attempt.cluster.state.cache
+        assert (list(cache.volumes.assumed()), list(cache.claims.assumed())) == (["v"], ["ns/d"])
+        assert attempt.cluster.problems() == []
 
     play(scenario)
 

@@ -22,13 +22,13 @@ from ..framework.events import ASSIGNED_POD_DELETE
 from ..framework.metrics import SchedulerMetrics
 from ..framework.recorded_events import SCHEDULED
 from ..framework.status import Code, Status
-from ..framework.uncertain import read_until_answered
+from ..framework.uncertain import is_open, read_until_answered
 from ..framework.waiting import PodInPreBind, WaitingPod
 from ..nodes.nominating import NominatingInfo
 from ..queue import SchedulingQueue
 from .attempt import Attempt, AttemptMetrics
 from .diagnosis import Rejection
-from .failure import FailureHandler, is_fenced, is_open, is_rejected
+from .failure import FailureHandler, is_fenced, is_rejected
 from .handle import Backends
 from .observer import AttemptObserver
 from .status_writer import StatusWriter

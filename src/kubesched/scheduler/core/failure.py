@@ -6,17 +6,18 @@ Called by the scheduling cycle and by binding cycles. Source: rules/cycle §10.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from kubesched.api.quantity import QuantityError
 from kubesched.api.types import Pod, PodCondition
-from kubesched.api.wire import ApiError, NotLeaderError
+from kubesched.api.wire import NotLeaderError
 
 from ..cache import Cache, CacheError
 from ..framework.queued import QueuedPodInfo
 from ..framework.recorded_events import FAILED_SCHEDULING
 from ..framework.status import Code, Status
+from ..framework.uncertain import causes
 from ..nodes.nominating import NominatingInfo
 from ..nodes.podinfo import PodInfo
 from ..queue import QueueError, SchedulingQueue
@@ -25,7 +26,7 @@ from .diagnosis import Rejection
 from .observer import AttemptObserver
 from .status_writer import StatusWriter
 
-__all__ = ["FailureHandler", "is_fenced", "is_open", "is_rejected"]
+__all__ = ["FailureHandler", "is_fenced", "is_rejected"]
 
 _log = logging.getLogger("kubesched.scheduler")
 
@@ -37,29 +38,9 @@ def is_rejected(why: Status | Rejection) -> bool:
     return isinstance(why, Rejection) or why.is_rejected
 
 
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error, and the errors that led to it."""
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
-
-
 def is_fenced(error: BaseException | None) -> bool:
     """Return True if an attempt failed because this process does not hold the lease."""
-    return any(isinstance(each, NotLeaderError) for each in _causes(error))
-
-
-def is_open(error: BaseException) -> bool:
-    """Return True if a write may have had its effect although it failed with this error.
-
-    A conflict does not say no either: the client may have repeated the write after a 5xx with Retry-After.
-    """
-    for each in _causes(error):
-        if isinstance(each, ApiError):
-            return each.code >= 500 or each.code == 409
-        if isinstance(each, ConnectionRefusedError | NotLeaderError):
-            return False
-    return True
+    return any(isinstance(each, NotLeaderError) for each in causes(error))
 
 
 class FailureHandler:

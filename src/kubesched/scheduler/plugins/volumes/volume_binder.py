@@ -7,18 +7,23 @@ Source: rules/volumes §2.12.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
-from kubesched.api.kinds import CLAIMS, NODES, VOLUMES
+from kubesched.api.kinds import CLAIMS, NODES, VOLUMES, Kind
 from kubesched.api.storage import SELECTED_NODE, PersistentVolume, PersistentVolumeClaim
 from kubesched.api.types import Node
-from kubesched.api.wire import version_number
+from kubesched.api.wire import ApiError, version_number
 
 from ...framework.interface import Handle
+from ...framework.uncertain import is_open, read_until_answered
 from .node_affinity import reaches
 from .reservations import Reservation
 from .volume_cache import Changes, VolumeCache, is_fully_bound
 
 __all__ = ["BindError", "VolumeBinder"]
+
+T = TypeVar("T", PersistentVolume, PersistentVolumeClaim)
 
 
 class BindError(Exception):
@@ -39,7 +44,8 @@ class VolumeBinder:
         Raises:
             BindError: when a write or the binding fails, or takes too long.
         """
-        await self._write(reservation)
+        with self._handle.pods_in_pre_bind.writing(reservation.pod.uid):
+            await self._write(reservation)
         if self._timeout <= 0:
             raise BindError("context deadline exceeded")
         changes = self._cache.changes(_keys(reservation))
@@ -58,16 +64,21 @@ class VolumeBinder:
             changes.close()
 
     async def _write(self, reservation: Reservation) -> None:
-        """Write volumes first, then claims. After a failure the objects not written are no longer assumed."""
+        """Write volumes first, then claims. After a failure the objects not written are no longer assumed.
+
+        A preemptor does not interrupt that: the next attempt could choose another node before the watch shows what was
+        written, and a pod with volumes on two nodes fits nowhere.
+        """
         bindings, provisions, cache = reservation.bindings, reservation.provisions, self._cache
+        client = self._handle.client
         written = 0
         try:
             for place, (claim, volume) in enumerate(bindings):
-                bindings[place] = claim, await self._handle.client.bind_volume(volume)
+                bindings[place] = claim, await self._written(VOLUMES, volume, client.bind_volume, _has_claim_of)
                 cache.volumes.written(volume)
                 written += 1
             for place, claim in enumerate(provisions):
-                provisions[place] = await self._handle.client.select_node(claim)
+                provisions[place] = await self._written(CLAIMS, claim, client.select_node, _has_node_of)
                 cache.claims.written(claim)
                 written += 1
         except Exception as error:
@@ -76,6 +87,24 @@ class VolumeBinder:
             for claim in provisions[max(0, written - len(bindings)) :]:
                 cache.claims.restore(claim.key, claim.metadata.resource_version)
             raise BindError(str(error)) from error
+
+    async def _written(
+        self, kind: Kind, obj: T, write: Callable[[T], Awaitable[T]], is_like: Callable[[T, T], bool]
+    ) -> T:
+        """Write an object, and return it as written. If the answer is lost, the object itself says if it was written."""
+        try:
+            return await write(obj)
+        except (ApiError, OSError) as error:
+            if not is_open(error):
+                raise
+            meta, handle = obj.metadata, self._handle
+            stored: T | None = await read_until_answered(
+                lambda: handle.client.get_object(kind, meta.namespace, meta.name),
+                closing=lambda: handle.pods_in_pre_bind.stopping,
+            )
+            if stored is None or stored.metadata.uid != meta.uid or not is_like(stored, obj):
+                raise
+            return stored
 
     # -- the wait --------------------------------------------------------------------------------------
 
@@ -148,6 +177,17 @@ def _is_older(
 ) -> bool:
     """True if the informer has not yet shown the written version. Versions are numbers that grow."""
     return version_number(shown.metadata.resource_version) < version_number(written.metadata.resource_version)
+
+
+def _has_claim_of(stored: PersistentVolume, written: PersistentVolume) -> bool:
+    """Return True if a volume is reserved for the claim that was to be written."""
+    has, wanted = stored.spec.claim_ref, written.spec.claim_ref
+    return has is not None and wanted is not None and has.uid == wanted.uid
+
+
+def _has_node_of(stored: PersistentVolumeClaim, written: PersistentVolumeClaim) -> bool:
+    """Return True if a claim is to be provisioned for the node that was to be written."""
+    return stored.metadata.annotations.get(SELECTED_NODE) == written.metadata.annotations.get(SELECTED_NODE)
 
 
 def _keys(reservation: Reservation) -> list[str]:
