@@ -1,4 +1,4 @@
-"""What holds the event loop of a large embedded cluster, and for how long.
+"""Work that holds the event loop of a large embedded cluster, and for how long.
 
     python bench/holds.py
     python bench/holds.py --nodes 1000 --pods 10000

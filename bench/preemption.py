@@ -1,4 +1,4 @@
-"""How long one preemption decision takes: no node fits, and victims are found among the pods of full nodes.
+"""Time that one preemption decision takes: no node fits, and victims are found among the pods of full nodes.
 
     python bench/preemption.py
     python bench/preemption.py --nodes 100000

@@ -1,4 +1,4 @@
-"""What a slow extender costs pods that it has no interest in: nothing, if all is well.
+"""Cost of a slow extender to pods that it has no interest in: nothing, if all is well.
 
     python bench/slow_extender.py [--nodes 1000] [--pods 5000] [--seconds 5] [--interested 3]
 

@@ -28,7 +28,7 @@ _SECONDS: Final = 0.002
 
 
 class Part(NamedTuple):
-    """What is drawn as one bar, and the functions that begin it."""
+    """Bar of the picture, and the functions that begin it."""
 
     group: str
     name: str

@@ -128,7 +128,7 @@ def a_vector() -> JSON:
 
 
 def big() -> JSON:
-    """The same with a pod that fits nowhere unless the running one is preempted."""
+    """Return :func:`a_vector` with a pod that fits nowhere unless the running one is preempted."""
     vector = a_vector()
     vector["scenario"]["pending"] = [pod("big", "1800m", priority=9, nodeSelector={"kubernetes.io/hostname": "b"})]
     vector["expected"]["pods"] = [copy.deepcopy(_BIG)]

@@ -170,7 +170,7 @@ class House:
         return decision
 
     def evaluate(self, pod: Pod) -> Evaluation:
-        """What a search that remembers nothing finds, when some node must fit."""
+        """Return the evaluation of a search that remembers nothing. Some node must fit."""
         evaluation = self.fresh_search().evaluate(CycleState(), PodInfo(pod))
         assert isinstance(evaluation, Evaluation), evaluation.message()
         return evaluation

@@ -12,7 +12,7 @@ HOWS: tuple[How, ...] = ("raise", "cancel")
 
 
 class KilledError(BaseException):
-    """What a killed task raises where it waits; no ``except Exception`` stops it."""
+    """Error that a killed task raises where it waits; no ``except Exception`` stops it."""
 
 
 def tasks_but(main: asyncio.Task[Any]) -> dict[str, asyncio.Task[Any]]:

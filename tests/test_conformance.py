@@ -134,7 +134,7 @@ def test_some_scenarios_of_every_kind_are_played_in_a_plain_run() -> None:
 
 
 def recorded_members(area: str) -> Counter[str]:
-    """How often members with one record each occur in the attempts of a file."""
+    """Count how often members with one record each occur in the attempts of a file."""
     single = ("outcome", "feasible", "best", "scoreSkipped", "totals", "message", "nominatedNodeUsed", "preEnqueue")
     counts: Counter[str] = Counter()
     for vector in read(area):

@@ -1,4 +1,4 @@
-"""What a replay takes as given, what it leaves out, and in how many ways a record may be right."""
+"""Readings of a replay: what it takes as given, what it leaves out, and in how many ways a record may be right."""
 
 from __future__ import annotations
 

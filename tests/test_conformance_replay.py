@@ -1,4 +1,4 @@
-"""How golden vectors are replayed: what is compared, what is left out and why, and vectors that are not as they should be."""
+"""Replay of golden vectors: what is compared, what is left out and why, and vectors that are not as they should be."""
 
 from __future__ import annotations
 

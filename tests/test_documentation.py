@@ -1,4 +1,4 @@
-"""What the documentation refers to exists: files, headings, and the plugins that are and are not there."""
+"""References in the documentation are right: files, headings, and the plugins that are and are not there."""
 
 import inspect
 import re

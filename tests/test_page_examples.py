@@ -121,7 +121,7 @@ def commands(block: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def problems_of_other(line: str) -> list[str]:
-    """What is wrong with a command that is not run: targets, extras and files that do not exist."""
+    """Return the problems of a command that is not run: targets, extras and files that do not exist."""
     words = shlex.split(line)
     if words[0] == "make":
         targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
@@ -177,7 +177,7 @@ def run_until(argv: list[str], text: str, code: int) -> None:
 
 
 def shows(expected: list[str], printed: list[str]) -> bool:
-    """Whether the lines were printed; a line ``…`` stands for any lines, as many as there are."""
+    """Return True if the lines were printed; a line ``…`` stands for any lines, as many as there are."""
     if "…" not in expected:
         return printed == expected
     cut = expected.index("…")

@@ -1,4 +1,4 @@
-"""Which volumes a pod uses, and which nodes reach them: read from the objects, for tests."""
+"""Volumes that a pod uses, and nodes that reach them: read from the objects, for tests."""
 
 from __future__ import annotations
 

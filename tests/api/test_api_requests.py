@@ -1,4 +1,4 @@
-"""What pods ask for: the worked examples of the specification, and the vector the amounts end in."""
+"""Requests of pods: the worked examples of the specification, and the vector the amounts end in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is kept of texts that others choose has a bound in bytes, not only in number."""
+"""Texts that others choose are kept within a bound in bytes, not only in number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is kept by priority: the pods below one on each row, and the nominated pods that count for one."""
+"""Data kept by priority: the pods below one on each row, and the nominated pods that count for one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GPU, NOWHERE = "example.com/gpu", "example.com/nowhere"
 
 
 def counted(table: NodeTable, priority: int) -> dict[str, dict[str, int]]:
-    """What the pods below a priority request, by node, counted pod by pod."""
+    """Return the requests of the pods below a priority, by node, counted pod by pod."""
     found: dict[str, dict[str, int]] = {}
     for info in table.all_infos():
         amounts = found[info.name] = {"cpu": 0, "memory": 0, "pods": 0, GPU: 0}

@@ -314,7 +314,7 @@ def test_quantities_are_compared_exactly() -> None:
 
 
 def test_all_that_the_library_needs_is_imported_before_its_first_environment() -> None:
-    """Where it imports by itself, a signal whose handler raises aborts the process."""
+    """A signal whose handler raises aborts the process where the library imports by itself."""
     script = """
 import sys
 from kubesched.api.cel.environment import Environment

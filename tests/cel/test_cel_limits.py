@@ -282,7 +282,7 @@ def members(schema: Mapping[str, Any], data: Any) -> Iterator[tuple[str | int, M
 
 
 def admitted(schema: dict[str, Any], data: Any, old: Any = None) -> tuple[list[Failure], Meter]:
-    """What the rules say to an object, and what that took."""
+    """Return the failures that the rules find in an object, and the meter of what that took."""
     meters: list[Meter] = []
 
     def metered(limit: int) -> Meter:

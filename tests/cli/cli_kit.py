@@ -19,7 +19,7 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 
 @dataclass(frozen=True)
 class Ran:
-    """What a command did."""
+    """Exit code and output of a command."""
 
     code: int
     out: str

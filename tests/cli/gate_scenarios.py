@@ -261,7 +261,7 @@ def extended(gates: FeatureGates) -> Any:
 
 
 def accepted(gates: FeatureGates, plugin: str, args: JSON) -> Any:
-    """Whether a plugin's arguments are accepted."""
+    """Return "accepted" for a plugin's arguments, or the error that refuses them."""
     profile = {"pluginConfig": [{"name": plugin, "args": args}]}
     try:
         load_config_data({"apiVersion": API_VERSION, "kind": KIND, "profiles": [profile]}, gates=gates)
@@ -288,7 +288,7 @@ class LatePreBind:
 def in_a_cluster(
     gates: FeatureGates, scenario: Callable[[Embedded], Awaitable[Any]], profile: JSON | None = None
 ) -> Any:
-    """What a scenario says of a running cluster."""
+    """Return what a scenario finds in a running cluster."""
 
     async def main() -> Any:
         registry = in_tree_registry()
@@ -304,7 +304,7 @@ def in_a_cluster(
 
 
 def popped_from_backoff(gates: FeatureGates) -> Any:
-    """Whether a pod that backs off is tried when no other is active."""
+    """Return the node of a pod that backs off; it has one if it is tried when no other is active."""
 
     async def scenario(embedded: Embedded) -> Any:
         embedded.store.create(NODES, "", node("small", "1"))
@@ -318,7 +318,7 @@ def popped_from_backoff(gates: FeatureGates) -> Any:
 
 
 def published(gates: FeatureGates) -> Any:
-    """What is known of the node of a pod while its binding is prepared."""
+    """Return the nominated node that a pod's status names while its binding is prepared."""
 
     async def scenario(embedded: Embedded) -> Any:
         embedded.store.create(NODES, "", node("n"))
@@ -418,7 +418,7 @@ def claims_of_a_group(gates: FeatureGates) -> Any:
 
 
 def preempted(gates: FeatureGates) -> Any:
-    """Whether PostFilter ends before the victims are evicted."""
+    """Return "alongside" if PostFilter ends before the victims are evicted, else "in the cycle"."""
     running = pod("old", {"cpu": "4"}, nodeName="n", priority=1, status={"phase": "Running"})
     asking = pod(requests={"cpu": "2"}, priority=9)
     scenario = {"config": None, "nodes": [node("n")], "pods": [running], "pending": [asking], "objects": []}
@@ -484,7 +484,7 @@ def flags_of(gates: FeatureGates, *flags: str) -> list[str]:
 
 
 def refusal_of(gates: FeatureGates, *flags: str) -> str:
-    """Why these flags of ``kubesched run`` are refused; empty when they are not."""
+    """Return why these flags of ``kubesched run`` are refused; empty when they are not."""
 
     async def no_config_map(namespace: str, name: str) -> dict[str, str]:
         raise AssertionError

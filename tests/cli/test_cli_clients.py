@@ -38,7 +38,7 @@ class Cluster:
         return {**os.environ, "KUBECONFIG": str(self.kubeconfig), "PYTHONWARNINGS": "default", "PYTHONUNBUFFERED": "1"}
 
     def run(self, *command: object) -> str:
-        """What a command prints; it must succeed."""
+        """Run a command, which must succeed, and return what it prints."""
         done = subprocess.run(
             [str(part) for part in command],
             env=self.environment,

@@ -1,4 +1,4 @@
-"""What commands take and print: starts, files of other forms, node resources, -o, completion, and the examples."""
+"""Input and output of commands: starts, files of other forms, node resources, -o, completion, and the examples."""
 
 from __future__ import annotations
 

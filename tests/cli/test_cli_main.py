@@ -1,4 +1,4 @@
-"""What all commands have in common: help, exit codes, no traceback, interruption, pipes, colour."""
+"""Common behaviour of all commands: help, exit codes, no traceback, interruption, pipes, colour."""
 
 from __future__ import annotations
 

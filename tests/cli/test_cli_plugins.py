@@ -197,7 +197,7 @@ def test_broken_packages_are_said_and_do_not_stop_the_command(pod: Path, tmp_pat
 
 
 class HeldUpError(Exception):
-    """What held the loop up was interrupted."""
+    """Interruption of what held the loop up."""
 
 
 def hold_up(deadline: float) -> None:

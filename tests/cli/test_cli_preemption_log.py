@@ -1,4 +1,4 @@
-"""What ``kubesched up`` says about preemptions."""
+"""Messages of ``kubesched up`` about preemptions."""
 
 from __future__ import annotations
 

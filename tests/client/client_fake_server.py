@@ -247,7 +247,7 @@ class Stream:
 
 
 def _interleave(batch: list[WatchEvent], rng: Random) -> list[WatchEvent]:
-    """The same events, in order for each object, in any order between objects."""
+    """Return the events in order for each object, in any order between objects."""
     queues: dict[str, list[WatchEvent]] = {}
     for event in batch:
         queues.setdefault(event.item.key, []).append(event)

@@ -255,7 +255,7 @@ def test_what_a_failing_plugin_prints_is_not_shown(
 def test_a_plugin_that_does_not_end_is_ended(
     script: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it printed was read as long as there was memory; a loud one, whose stderr nobody read, was waited for."""
+    """A plugin's output was once read as long as there was memory; a loud plugin, whose stderr nobody read, was waited for."""
     monkeypatch.setattr(credential_sources, "_PLUGIN_SECONDS", 0.5 if "600" in message + script else 60.0)
     pid = tmp_path / "pid"
     note = f"import os, pathlib; pathlib.Path({str(pid)!r}).write_text(str(os.getpid()))\n"

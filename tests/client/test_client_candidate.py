@@ -49,7 +49,7 @@ class World:
         return found
 
     def ping(self, ahead: float = 0.0) -> float:
-        """What the election controller writes, by a clock that is so many seconds ahead."""
+        """Write a ping as the election controller does, by a clock that is ``ahead`` seconds ahead."""
         data = self.store.get(LEASE_CANDIDATES, NAMESPACE, NAME).data()
         moment = self.clock.now() + ahead
         data["spec"]["pingTime"] = micro_time(moment)

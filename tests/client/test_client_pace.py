@@ -1,4 +1,4 @@
-"""How many requests are under way at one time, while the server takes them and while it refuses them."""
+"""Number of requests under way at one time, while the server takes them and while it refuses them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which proxy the environment names for an address."""
+"""Proxy that the environment names for an address."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an informer holds and delivers when its objects are shown in another way."""
+"""Views of objects: what an informer holds and delivers when its objects are shown in another way."""
 
 from __future__ import annotations
 

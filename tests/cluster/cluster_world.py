@@ -1,4 +1,4 @@
-"""What the tests of the embedded cluster share: a clock, a store, builders, and assertions."""
+"""Helpers for the tests of the embedded cluster: a clock, a store, builders, and assertions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How objects end: grace, finalizers, owners, namespaces."""
+"""Deletion of objects: grace, finalizers, owners, namespaces."""
 
 from __future__ import annotations
 

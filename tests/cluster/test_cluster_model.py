@@ -19,7 +19,7 @@ VALUES = st.sampled_from(["x", "y", "z"])
 
 
 def refusal(call: Callable[[], object]) -> ApiError | None:
-    """What a call was refused with, None when it went through."""
+    """Return the error a call was refused with, None when it went through."""
     try:
         call()
     except ApiError as error:

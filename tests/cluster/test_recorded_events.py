@@ -60,7 +60,7 @@ def take(
 
 
 def has_bytes(item: Any) -> bool:
-    """Whether the slot is filled; reading the attribute would fill it."""
+    """Return True if the slot is filled; reading the attribute would fill it."""
     try:
         vars(Item)["raw"].__get__(item)
     except AttributeError:

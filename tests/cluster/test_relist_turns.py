@@ -32,7 +32,7 @@ def pods(count: int, version: int) -> list[Item]:
 
 
 async def turns_of(work: Any) -> int:
-    """How often another task ran while this one did."""
+    """Count how often another task ran while this one did."""
     task: asyncio.Task[Any] = asyncio.get_running_loop().create_task(work)
     count = 0
     while not task.done():

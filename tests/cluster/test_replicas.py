@@ -36,12 +36,12 @@ def a_pod(**spec: Any) -> Data:
 
 
 def in_other_words(pod: Data) -> Data:
-    """The same request, with the members in another order."""
+    """Return the same request, with the members in another order."""
     return dict(reversed(pod.items()))
 
 
 def is_copied(store: Store) -> bool:
-    """Whether a pod has all its texts from the one before."""
+    """Return True if the last pod has all its texts from the one before."""
     pods = sorted(store.list(PODS).items, key=lambda item: item.resource_version)
     first, second = pods[-2:]
     assert isinstance(first, StoredPod)

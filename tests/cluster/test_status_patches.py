@@ -71,7 +71,7 @@ patches = st.fixed_dictionaries(
 
 
 def outcome(store: Store, patch: dict[str, Any]) -> Any:
-    """What a patch leaves, or why it was refused; and how many versions there were."""
+    """Return what a patch leaves and the number of versions by then, or why it was refused."""
     try:
         store.patch(PODS, "default", "p", patch, subresource="status")
     except ApiError as error:

@@ -23,7 +23,7 @@ VECTORS: list[dict[str, Any]] = [json.loads(line) for line in gzip.decompress(_F
 
 
 def _outcome(document: str) -> dict[str, Any]:
-    """What the recorder wrote down, from our code."""
+    """Return the outcome of a document by our code, as the recorder wrote it down."""
     try:
         config = load_config(document)
     except ConfigError as error:

@@ -1,4 +1,4 @@
-"""What the tests of the controllers share: a whole cluster in virtual time, builders, and the end of waiting."""
+"""Helpers for the tests of the controllers: a whole cluster in virtual time, builders, and the end of waiting."""
 
 from __future__ import annotations
 

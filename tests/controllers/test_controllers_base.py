@@ -1,4 +1,4 @@
-"""What the controllers stand on: the work queue, the watch cache, the manager, and bad connections."""
+"""Base of the controllers: the work queue, the watch cache, the manager, and bad connections."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def _slice(node: str, *taints: Data, generation: int = 1) -> Data:
 def _allocate(
     world: World, claim: str, *pods: str, tolerations: list[Data] | None = None, device: str = "gpu-0"
 ) -> None:
-    """What a scheduler writes: finalizer, allocation of a device of node n0, reservations."""
+    """Write what a scheduler writes: finalizer, allocation of a device of node n0, reservations."""
     result: Data = {"request": "gpu", "driver": DRIVER, "pool": "n0", "device": device}
     if tolerations:
         result["tolerations"] = tolerations

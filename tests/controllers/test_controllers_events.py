@@ -1,4 +1,4 @@
-"""What controllers and kubelets say: core/v1 events with upstream's words, counted and combined."""
+"""Events of controllers and kubelets: core/v1, with upstream's words, counted and combined."""
 
 from __future__ import annotations
 

@@ -328,7 +328,7 @@ def test_only_so_many_finished_pods_are_kept() -> None:
 
 
 def test_a_new_node_is_tainted_until_its_kubelet_reports() -> None:
-    """What autoscalers rely on: a Node without conditions takes no pod, whoever created it."""
+    """A Node without conditions takes no pod, whoever created it. Autoscalers rely on that."""
 
     async def main() -> None:
         embedded = Embedded(

@@ -127,7 +127,7 @@ def test_deletions_that_come_together_are_one_reconcile() -> None:
 
 
 def rolled_out(data: Data) -> bool:
-    """What ``kubectl rollout status`` waits for."""
+    """Return True if the condition holds that ``kubectl rollout status`` waits for."""
     status, wanted = data.get("status") or {}, data["spec"]["replicas"]
     return bool(
         status.get("observedGeneration") == data["metadata"]["generation"]

@@ -217,7 +217,7 @@ class Day:
         return [replica for replica in self.replicas.values() if replica.elector.may_write]
 
     def check(self) -> None:
-        """What holds at any moment."""
+        """Check what must hold at any moment."""
         if len(self.leaders()) > 1:
             self.broken.append(f"S3: {[replica.name for replica in self.leaders()]} may write at the same time")
         for replica in self.replicas.values():

@@ -70,8 +70,8 @@ class Network:
     # -- faults ------------------------------------------------------------------------------------------
 
     def strikes(self, what: str, chance: float, rng: Random | None = None) -> bool:
-        """Whether a fault happens now; counted by name. A connection draws from an ``rng`` of its own, because aiohttp
-        closes connections in an order that differs from run to run."""
+        """Return True if a fault happens now, and count it by name. A connection draws from an ``rng`` of its own, because
+        aiohttp closes connections in an order that differs from run to run."""
         struck = self.storm > 0 and (rng or self.rng).random() < chance * self.storm
         if struck:
             self.count(what)

@@ -291,7 +291,7 @@ def write_kubeconfig_with_certificate(path: Path, url: str, folder: Path) -> Non
 
 
 def missing_assets() -> str:
-    """Why the real control plane cannot be started here; "" when it can."""
+    """Return why the real control plane cannot be started here; "" when it can."""
     folder = os.environ.get(ASSETS, "")
     if not folder:
         return f"{ASSETS} is not set: scenarios against etcd and kube-apiserver are skipped"

@@ -1,4 +1,4 @@
-"""What the scenarios share: a client of the control plane, scheduler processes, and waiting for what they do."""
+"""Helpers for the scenarios: a client of the control plane, scheduler processes, and waiting for what they do."""
 
 from __future__ import annotations
 

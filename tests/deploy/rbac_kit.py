@@ -69,7 +69,7 @@ def _of_rules(rules: Iterable[dict[str, Any]], namespace: str) -> list[Permissio
 
 
 def permissions(objects: Sequence[dict[str, Any]], who: tuple[str, str] | str) -> list[Permission]:
-    """What the bindings among ``objects`` give to a service account, as (namespace, name), or to a user."""
+    """Return what the bindings among ``objects`` give to a service account, as (namespace, name), or to a user."""
     roles = {
         (item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"]): item["rules"]
         for item in [*objects, AUTHENTICATION_READER]

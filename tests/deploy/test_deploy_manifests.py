@@ -50,12 +50,12 @@ def config_of(text: str) -> KubeSchedulerConfiguration:
 
 
 def built(variant: str) -> list[dict[str, Any]]:
-    """What kustomize makes of a variant."""
+    """Return the objects that kustomize makes of a variant."""
     return built_folder(KUSTOMIZE / variant)
 
 
 def built_folder(folder: Path) -> list[dict[str, Any]]:
-    """What kustomize makes of a folder."""
+    """Return the objects that kustomize makes of a folder."""
     if KUBECTL is None:
         pytest.skip("kubectl is not on the PATH")
     command = [KUBECTL, "kustomize", str(folder)]
@@ -64,7 +64,7 @@ def built_folder(folder: Path) -> list[dict[str, Any]]:
 
 
 def rendered(values: dict[str, Any]) -> list[dict[str, Any]]:
-    """What Helm makes of the chart, by its program or by its Python binding, whichever is there."""
+    """Return the objects that Helm makes of the chart, by its program or by its Python binding, whichever is there."""
     if HELM is not None:
         command = [HELM, "template", "mine", str(CHART), "--namespace", "schedulers", "--values", "-"]
         result = subprocess.run(command, input=json.dumps(values), capture_output=True, text=True, check=False)

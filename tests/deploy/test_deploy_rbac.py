@@ -258,7 +258,7 @@ class World:
         return seen.issuperset(resources)
 
     def failures_of(self, name: str) -> int:
-        """How many events say that a pod could not be scheduled."""
+        """Count the events that say that a pod could not be scheduled."""
         events = self._events(EVENTS, "default")
         return sum(1 for item in events if item["reason"] == "FailedScheduling" and item["regarding"]["name"] == name)
 
@@ -350,7 +350,7 @@ async def _until_done(world: World, denials: _Denials, running: asyncio.Task[int
 
 
 class Played(NamedTuple):
-    """What the scheduler has not done, its exit code, and the requests it was allowed and refused."""
+    """Outcome of a scheduler's run: what it has not done, its exit code, and the requests it was allowed and refused."""
 
     missing: list[str]
     code: int
@@ -420,7 +420,7 @@ async def _play(
 
 @pytest.fixture
 def denials() -> Iterator[_Denials]:
-    """What the log says is forbidden; afterwards logging is as before."""
+    """Collect what the log says is forbidden; afterwards logging is as before."""
     root, ours = logging.getLogger(), logging.getLogger("kubesched")
     before = list(root.handlers), root.level, ours.level
     handler = _Denials()

@@ -1,4 +1,4 @@
-"""Which devices claims get (rules/devices §8)."""
+"""Devices that claims get (rules/devices §8)."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ class Cluster:
         return self.pod(name).spec.node_name
 
     async def failed(self, name: str) -> PodCondition:
-        """Why the first attempts failed."""
+        """Wait for a failed attempt of a pod, and return the condition that says why."""
         await self.until(lambda: self.condition(name).message, f"{name} fails")
         return self.condition(name)
 

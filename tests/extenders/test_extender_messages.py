@@ -1,4 +1,4 @@
-"""What is said to extenders and how their answers are read; preemption by HTTP."""
+"""Messages to extenders, and how their answers are read; preemption by HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the answers of plugins are taken at each extension point of the scheduling and the binding cycle."""
+"""Handling of plugins' answers at each extension point of the scheduling and the binding cycle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the registry refuses, and the words it does it in."""
+"""Refusals of the registry, and their words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a PodInfo shares with the first pod of its template is what it would have on its own."""
+"""Values that a PodInfo shares with the first pod of its template are those it would have on its own."""
 
 from __future__ import annotations
 

@@ -394,7 +394,7 @@ class Mutator:
 
 
 def _copied(data: Any) -> Any:
-    """The same data, where no part is in two places."""
+    """Return a copy of the data in which no part is in two places."""
     return msgspec.json.decode(msgspec.json.encode(data))
 
 

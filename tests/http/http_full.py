@@ -74,7 +74,7 @@ async def living(
 
 @contextmanager
 def full_cluster(**options: Any) -> Iterator[FullCluster]:
-    """The same in a thread of its own, until the block ends."""
+    """Run :func:`living` in a thread of its own, until the block ends."""
     ready, begun = threading.Event(), list[FullCluster]()
     stop: list[Callable[[], object]] = []
 

@@ -1,4 +1,4 @@
-"""What the tests of the HTTP face share: a served store, a small client, and builders."""
+"""Helpers for the tests of the HTTP face: a served store, a small client, and builders."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class Events:
         return event
 
     async def take(self, count: int) -> list[tuple[str, str]]:
-        """So many events, as type and name."""
+        """Return the next ``count`` events, as type and name."""
         events = [await self.next() for _ in range(count)]
         return [(event["type"], event["object"]["metadata"].get("name", "")) for event in events]
 

@@ -1,4 +1,4 @@
-"""What is typed in the recorded session with kubectl, and what must come of it.
+"""Commands typed in the recorded session with kubectl, and what must come of them.
 
 Run and compared by :mod:`test_http_kubectl`; the transcript is docs/kubectl-session.md.
 """

@@ -26,6 +26,6 @@ def pb(number: int, value: str | bytes | float) -> bytes:
 
 
 def envelope(api_version: str, kind: str, content: bytes) -> bytes:
-    """What Go sends for an object: the magic number and an Unknown with all its members."""
+    """Return the bytes that Go sends for an object: the magic number and an Unknown with all its members."""
     head = pb(1, pb(1, api_version) + pb(2, kind))
     return b"k8s\0" + head + pb(2, content) + pb(3, "") + pb(4, "")

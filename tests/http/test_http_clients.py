@@ -127,7 +127,7 @@ def test_the_models_of_the_official_client_take_all_that_a_living_cluster_holds(
             core, apps = kubernetes.client.CoreV1Api(client), kubernetes.client.AppsV1Api(client)
 
             def read_all() -> list[str]:
-                """What does not hold what it should."""
+                """Return the list calls that do not find what they should."""
                 wrong = []
                 for api, method, count in MODELLED:
                     found = len(getattr(getattr(kubernetes.client, api)(client), method)().items)

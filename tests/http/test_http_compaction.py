@@ -83,7 +83,7 @@ async def _wired(store: Store) -> AsyncIterator[tuple[Wire, HttpTransport]]:
 
 
 class Book:
-    """What a handler received, in order, and the objects that exist by that."""
+    """Record of the deletions that a handler received, in order, and of the objects that exist by its calls."""
 
     def __init__(self) -> None:
         self.received: list[str] = []

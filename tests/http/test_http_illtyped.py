@@ -105,7 +105,7 @@ async def _ill_treat(api: Api, random: Random, number: int) -> None:
 
 
 def _check_restore(api: Api) -> None:
-    """What the store accepted can be written again, and every reader can read it."""
+    """Check that what the store accepted can be written again, and that every reader can read it."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "c.jsonl"
         save(api.store, file)

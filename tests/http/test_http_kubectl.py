@@ -43,7 +43,7 @@ class _Now:
 
 @dataclass
 class Terminal:
-    """Where kubectl is typed."""
+    """Terminal in which kubectl is typed."""
 
     cluster: FullCluster
     directory: Path

@@ -260,7 +260,7 @@ class Installation:
 
 
 def requirements(wheel: Path, extra: str = BASE) -> list[str]:
-    """What a wheel requires, with one of its extras; an extra that includes another one of its own brings that along."""
+    """Return the requirements of a wheel with one of its extras. An extra that includes another one brings it along."""
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (each for each in archive.namelist() if each.endswith(".dist-info/METADATA"))
         text = archive.read(name).decode()

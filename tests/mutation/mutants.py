@@ -56,7 +56,7 @@ class Mutant:
         return "\n".join(unified_diff(old, new, str(self.path), str(self.path), n=2, lineterm=""))
 
     def works(self) -> bool:
-        """Whether the module can be compiled, and into something else than before."""
+        """Return True if the module can be compiled, and into something else than before."""
         try:
             return _compiled(self.source()) != _compiled(self.module.code)
         except SyntaxError:
@@ -64,7 +64,7 @@ class Mutant:
 
 
 def _compiled(source: str | CodeType) -> tuple[object, ...]:
-    """What a module or function does, without its line numbers."""
+    """Return the bytecode, names and constants of a module or function, without line numbers."""
     code = source if isinstance(source, CodeType) else compile(source, "module", "exec", dont_inherit=True)
     constants = tuple(_compiled(c) if isinstance(c, CodeType) else (type(c), c) for c in code.co_consts)
     return code.co_code, code.co_names, code.co_varnames, code.co_exceptiontable, constants

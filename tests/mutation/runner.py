@@ -43,7 +43,7 @@ _NOTICED: Final = (1, 2)
 
 
 class LineTests:
-    """Which tests run which lines, and how long each takes."""
+    """Tests by the lines they run, and the time each takes."""
 
     def __init__(self, traces: Sequence[dict[str, Any]]) -> None:
         self.seconds: dict[str, float] = {}

@@ -57,7 +57,7 @@ def _infeasible(pod: Pod) -> bool:
 
 
 def asked(pod: Pod, *, status: bool, pod_level: bool = True, defaults: Sequence[str] = ()) -> Amounts:
-    """What a pod asks for, exactly. ``defaults`` are the resources filled in where a container has no entry."""
+    """Return the exact amounts a pod asks for. ``defaults`` are the resources filled in where a container has no entry."""
     fill = {"cpu": Fraction(1, 10), "memory": Fraction(200 * MIB)}
 
     def own(container: Container) -> Amounts:

@@ -1,4 +1,4 @@
-"""What each node-level filter says of one pod and one node, in upstream's words."""
+"""Verdicts of each node-level filter on one pod and one node, in upstream's words."""
 
 from __future__ import annotations
 

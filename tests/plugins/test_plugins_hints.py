@@ -1,4 +1,4 @@
-"""Which events lift which plugin's rejections, and what its hint says of an event."""
+"""Events that lift each plugin's rejections, and what its hint says of an event."""
 
 from __future__ import annotations
 

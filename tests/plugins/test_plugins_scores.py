@@ -1,4 +1,4 @@
-"""What the node-level score plugins make of worked examples, the queue's order, and the binder."""
+"""Scores of the node-level plugins in worked examples, the queue's order, and the binder."""
 
 from __future__ import annotations
 
@@ -279,7 +279,7 @@ def test_taint_toleration_cannot_score_without_state() -> None:
 
 
 def score_without_pre_score(plugin: type, pod: Pod) -> dict[str, int]:
-    """What the plugin scores when PreScore did not run, by node; its two forms must agree."""
+    """Return the plugin's scores by node when PreScore did not run; its two forms must agree."""
     bench = Bench([a_node("a", cpu="4", labels={"disk": "ssd"}), a_node("b", cpu="2")])
     built, nodes, found = bench.build(plugin), bench.nodes, info(pod)
     scores = dict(

@@ -177,7 +177,7 @@ def test_default_constraints_of_a_list_can_be_hard() -> None:
 
 
 def hint(plugin: str, waiting: JSON, event: ClusterEvent, old: Any, new: Any) -> bool:
-    """Whether the event wakes the pod."""
+    """Return True if the event wakes the pod."""
     registered: Any = registrations(world(FOUR, []).frameworks["default-scheduler"].plugins[plugin])
     answers = [item.hint(info(waiting), old, new) for item in registered if item.event.matches(event) and item.hint]
     return QueueingHint.QUEUE in answers

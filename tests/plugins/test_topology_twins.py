@@ -74,7 +74,7 @@ def placed(obj: JSON, node: str) -> JSON:
 
 
 class Pair:
-    """The same cluster twice: the scheduler's cache, and manifests. Every change is applied to both."""
+    """Cluster in two forms: the scheduler's cache, and manifests. Every change is applied to both."""
 
     def __init__(self, data: st.DataObject) -> None:
         affinity_args, spread_args = data.draw(arguments)
@@ -201,7 +201,7 @@ class Pair:
 
 
 def verdicts_of(world: World, plugin: Any, pod: PodInfo, state: CycleState) -> dict[str, int] | None:
-    """What the column form says of each node; None after Skip. Its single-node form must agree."""
+    """Return the verdict of the column form on each node; None after Skip. Its single-node form must agree."""
     table = world.cache.table
     rows = table.order()
     answer = plugin.pre_filter(state, pod, NodeList(table, rows))
@@ -365,7 +365,7 @@ def _look(search: Search, pod: PodInfo) -> tuple[Evaluation | None, str]:
 
 
 def _fresh_search(world: World) -> Search:
-    """The same profile with plugins that remember nothing."""
+    """Return a search for the world's profile, with plugins that remember nothing."""
     backends: Any = world.frameworks["default-scheduler"].plugins["InterPodAffinity"].handle._backends
     metrics = world.frameworks["default-scheduler"].metrics
     framework = build_frameworks(world.config, world.registry, backends, metrics)["default-scheduler"]

@@ -103,7 +103,7 @@ def _weighted(pod: JSON) -> list[tuple[int, JSON]]:
 
 
 def _means(model: Model, owner: JSON, term: JSON, pod: JSON, *, resolved: bool) -> bool:
-    """Whether ``owner``'s term means ``pod``.
+    """Return True if ``owner``'s term means ``pod``.
 
     ``resolved``: the owner is the incoming pod, so that its namespaceSelector is resolved to the existing namespaces;
     else it is matched against the labels of the pod's namespace, none if that is unknown.
@@ -220,7 +220,7 @@ class Constraint:
 
 
 def _default_selector(model: Model, pod: JSON) -> JSON:
-    """What the pod's Services and its controller select."""
+    """Return the selector of the pod's Services and its controller together."""
     space, labels = namespace_of(pod), labels_of(pod)
     pairs: Labels = {}
     expressions: list[JSON] = []

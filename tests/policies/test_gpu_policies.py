@@ -130,7 +130,7 @@ def test_columns_agree_with_the_rule_for_one_node(name: str) -> None:
 
 @pytest.mark.parametrize("name", TWINS)
 def test_the_search_chooses_a_node_with_the_best_score(name: str) -> None:
-    """What layers remember between pods, against all scores computed again."""
+    """Check choices that use what layers remember between pods against all scores computed again."""
     nodes, pods = random_cluster(random.Random(9))
     cluster = placement(getattr(gpu_sharing, name), nodes, ties=Ties.RANDOM)
     plugin: Any = cluster.framework.plugins[name]

@@ -1,4 +1,4 @@
-"""Which GPUs pods use: requests, the ledger, Filter and Reserve of the example policies."""
+"""GPUs that pods use: requests, the ledger, Filter and Reserve of the example policies."""
 
 import random
 from types import SimpleNamespace

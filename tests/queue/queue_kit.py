@@ -140,7 +140,7 @@ class Bench:
         return record
 
     def fail(self, record: QueuedPodInfo, *plugins: str, pending: Iterable[str] = ()) -> None:
-        """What the failure handler does with a rejected pod."""
+        """Do what the failure handler does with a rejected pod."""
         record.unschedulable_plugins = set(plugins)
         record.pending_plugins = set(pending)
         record.gating_plugin = ""
@@ -166,7 +166,7 @@ class Bench:
         return record
 
     def place(self, pod: Pod) -> str:
-        """Where a pod is, with the error heap distinguished."""
+        """Return where a pod is, with the error heap distinguished."""
         where = self.queue.views.where(pod)
         if where == "Backoff" and pod.key in self.queue._queues.backoff.errors:
             return "ErrorBackoff"

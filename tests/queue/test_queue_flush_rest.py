@@ -38,7 +38,7 @@ class Queues:
 
 
 async def flushes(arrivals: dict[float, str], until: float) -> list[tuple[str, float]]:
-    """When pods would be flushed, in seconds since the start, where they come at the times given and stay."""
+    """Return when pods would be flushed, in seconds since the start, if they come at the times given and stay."""
     loop = asyncio.get_running_loop()
     clock, queues, seen = VirtualClock(loop), Queues(), []
 

@@ -1,4 +1,4 @@
-"""What the queue counts, and the table of the scheduler's metrics."""
+"""Metrics of the queue, and the table of the scheduler's metrics."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class SlicedMachine(QueueMachine):
-    """The same operations as against the plain model, but the queue lets others in after every step.
+    """QueueMachine whose queue lets others in after every step.
 
     What is compared, or depends on what a test changes, is done when nothing is under way.
     """

@@ -67,7 +67,7 @@ def refused(version: str, **fields: Any) -> ConfigError:
 
 
 def said(loaded: Loaded, *parts: str) -> bool:
-    """Whether one warning holds all of these."""
+    """Return True if one warning holds all of these."""
     return any(all(part in warning for part in parts) for warning in loaded.warnings)
 
 

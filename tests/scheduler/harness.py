@@ -332,7 +332,7 @@ class World:
     # -- invariants ------------------------------------------------------------------------------------
 
     def check_always(self) -> None:
-        """What must hold at any moment between two steps."""
+        """Check what must hold at any moment between two steps."""
         problems = self.broken + self.scheduler.queue.views.check()
         problems += self._lost_pods()
         assert not problems, "\n".join(problems)
@@ -362,7 +362,7 @@ class World:
         return item is None or item.uid != pod.uid or bool(item.typed.spec.node_name)
 
     def check_settled(self) -> None:
-        """What must hold when nothing moves."""
+        """Check what must hold when nothing moves."""
         self.check_always()
         problems: list[str] = []
         if not len(self.scheduler.waiting_pods):
@@ -374,7 +374,7 @@ class World:
         assert not problems, "\n".join(problems)
 
     def _ghosts(self) -> str:
-        """How the comparison reports nodes that are gone while pods are still bound to them; no garbage collector removes those here."""
+        """Return the comparison's report of gone nodes to which pods are still bound; no garbage collector removes those here."""
         infos = self.scheduler.cache.table.all_infos()
         ghosts = sorted(info.name for info in infos if info.node is None and info.pods)
         return f"Cache mismatch: missedNodes=[] redundantNodes={ghosts}"

@@ -15,7 +15,7 @@ __all__ = ["Answers", "a_recorder", "holder"]
 
 
 class Answers:
-    """What a plugin answers, by method name: a value, or a function of (state, pod, node name). Also its diary."""
+    """Answers of a plugin by method name: each a value, or a function of (state, pod, node name). Also its diary."""
 
     def __init__(self, **answers: Any) -> None:
         self.answers = answers

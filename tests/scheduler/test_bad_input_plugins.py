@@ -30,7 +30,7 @@ ONLY_HELPER = {
 
 @dataclass
 class Case:
-    """What plugin Bad answers to pod ``bad``, and what the pod's condition then says (empty: it is bound all the same)."""
+    """Answer of plugin Bad to pod ``bad``, and the message of the pod's condition then (empty: it is bound all the same)."""
 
     point: str
     answer: Any

@@ -381,7 +381,7 @@ def test_other_pods_are_bound_while_an_extender_is_awaited() -> None:
 
 
 def test_pods_with_extenders_go_one_after_the_other_in_the_order_of_the_queue() -> None:
-    """Those that wait for their turn are still queued: changed, deleted and put in order as any other pod."""
+    """Pods that wait for their turn are still queued: they are changed, deleted and put in order as any other pod."""
     extender = Filters(delay=1.0)
 
     async def scenario(world: World) -> None:

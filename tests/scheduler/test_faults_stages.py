@@ -1,4 +1,4 @@
-"""What may happen to a pod, or to its node, at every stage of an attempt."""
+"""Changes and faults that may meet a pod, or its node, at every stage of an attempt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which event goes where: handlers are called directly, the calls they make of cache, queue and waiting pods are recorded."""
+"""Dispatch of events: handlers are called directly, and their calls of cache, queue and waiting pods are recorded."""
 
 from __future__ import annotations
 

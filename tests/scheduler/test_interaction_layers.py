@@ -163,7 +163,7 @@ def new_world(registry: Any = None, config: JSON | None = None) -> World:
 
 
 def fresh_search(world: World) -> Search:
-    """The same profile with plugins and a search that remember nothing."""
+    """Return a search for the world's profile; it and its plugins remember nothing."""
     framework = world.frameworks["default-scheduler"]
     backends = framework.plugins["InterPodAffinity"].handle._backends
     twin = build_frameworks(world.config, world.registry, backends, framework.metrics)["default-scheduler"]
@@ -325,13 +325,13 @@ class LayerMachine(RuleBasedStateMachine):
 
 
 class ForgetfulMachine(LayerMachine):
-    """The same with logs that keep next to nothing, so that layers fall behind them."""
+    """LayerMachine with logs that keep next to nothing, so that layers fall behind them."""
 
     keep = 6
 
 
 class CrampedMachine(LayerMachine):
-    """The same with a tiny budget: rules and arrays age out and are pushed out all the time."""
+    """LayerMachine with a tiny budget: rules and arrays age out and are pushed out all the time."""
 
     limits: ClassVar[Mapping[str, int]] = {
         "nodes.term_index._AGE": 12,
@@ -689,7 +689,7 @@ def test_the_number_of_layers_is_bounded() -> None:
 
 
 class Crowds(Question):
-    """How many pods each zone has; knows nothing of the term index."""
+    """Question of how many pods each zone has. It knows nothing of the term index."""
 
     key = "all pods are alike"
     is_local = False

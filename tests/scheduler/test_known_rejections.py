@@ -1,4 +1,4 @@
-"""Why pods of one kind are rejected is found out once, until something changes."""
+"""Reasons why pods of one kind are rejected are found out once, until something changes."""
 
 from __future__ import annotations
 

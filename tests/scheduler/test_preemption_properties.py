@@ -138,7 +138,7 @@ class Judge:
         return [pod for pod in pods if node_of(pod.uid) == name and priority(pod) >= least and pod.uid != but]
 
     def on_assume(self, pod: Pod) -> None:
-        """What nominated pods were promised is not given to pods of lower or equal priority."""
+        """Check that no pod of lower or equal priority gets what nominated pods were promised."""
         name = pod.spec.node_name
         promised = self.nominated(name, priority(pod), pod.uid)
         total = sum(map(cpu, [*self.on_node(name), *promised, pod]))
@@ -168,7 +168,7 @@ class Judge:
                 assert mine <= self.measure(*each), f"{preemptor.name}: {name} is better than {chosen.node_name}"
 
     def outcomes(self, name: str, preemptor: Pod, budgets: Any) -> list[tuple[list[Pod], int]]:
-        """Which victims the node may lose: one answer for each order of equally important pods, none if it is no candidate."""
+        """Return the victims of a node: one answer for each order of equally important pods, none if it is no candidate."""
         pods = self.on_node(name)
         lower = [pod for pod in pods if priority(pod) < priority(preemptor)]
         promised = self.nominated(name, priority(preemptor), preemptor.uid)

@@ -1,4 +1,4 @@
-"""When a plugin is asked: what it answered in one attempt is not used in another."""
+"""Questions to plugins: an answer of one attempt is not used in another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pod that is not scheduled says, where it waits, and when it is tried again."""
+"""Pods that are not scheduled: what they say, where they wait, and when they are tried again."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def scale(scores: Any, low: int, high: int) -> Any:
 
 
 def asked(name: str, **members: Any) -> Any:
-    """What the decision core calls of a plugin whose questions normalise scores like this, and are not called here."""
+    """Return what the decision core calls of a plugin whose questions normalise scores like this, and are not called here."""
     handle: Any = None
     return answering(make_asking(name, scores=None, **members)(None, handle), handle)
 
@@ -205,7 +205,7 @@ def test_the_best_is_one_of_the_greatest_and_each_may_be_chosen(
 
 
 def pick_index(ties: int, seed: int) -> int:
-    """What a seeded generator picks of so many."""
+    """Return the index that a seeded generator picks out of ``ties``."""
     return random.Random(seed).randrange(ties) if ties > 1 else 0
 
 
@@ -225,7 +225,7 @@ def test_ties_are_chosen_with_the_same_chance() -> None:
 
 @pytest.mark.parametrize("flat", [True, False])
 def test_without_ties_nothing_is_drawn(flat: bool) -> None:
-    """Whether a layer or a scan answered does not matter to later choices of the same generator."""
+    """Later choices of the same generator are the same whether a layer or a scan answered."""
     rng = random.Random(1)
     before = rng.getstate()
     totals = np.array([3, 5, 4], np.int64)

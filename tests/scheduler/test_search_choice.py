@@ -1,4 +1,4 @@
-"""What the search does besides remembering: choosing, sampling, nominated pods, restrictions, plain plugins."""
+"""Tasks of the search besides remembering: choosing, sampling, nominated pods, restrictions, plain plugins."""
 
 from __future__ import annotations
 

@@ -380,7 +380,7 @@ def test_a_failure_on_a_node_that_is_full_with_its_nominated_pods_does_not_count
 
 
 def test_a_failure_before_a_pre_filter_that_rejects_the_pod_does_not_count() -> None:
-    """What is remembered of the nodes is found out before a plugin that does not sign is asked."""
+    """Remembered facts about the nodes are found out before a plugin that does not sign is asked."""
     nothing = make_plugin("Nothing", pre_filter=answer(Status.unresolvable("no such thing")))
     there = House([a_node("n0")], plugins=[*SIGNING, nothing], without=[("NodePorts", "preFilter")])
     for _ in range(3):

@@ -234,7 +234,7 @@ def pod_like(kind: Pod, name: str) -> Pod:
 
 
 class ForgetfulMachine(LayerMachine):
-    """The same with a journal that keeps next to nothing, so that layers fall behind it."""
+    """LayerMachine with a journal that keeps next to nothing, so that layers fall behind it."""
 
     keep = 6
 

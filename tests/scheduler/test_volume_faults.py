@@ -1,4 +1,4 @@
-"""What may go wrong between the choice of a volume and its binding: no claim is bound twice, nothing stays assumed."""
+"""Faults between the choice of a volume and its binding: no claim is bound twice, nothing stays assumed."""
 
 from __future__ import annotations
 
@@ -365,7 +365,7 @@ async def bad_day(day: Day, steps: int) -> None:
 
 
 def must_be_bound(day: Day, pod: Pod) -> bool:
-    """Whether nothing stands in the way of a pod but storage that there is enough of by now."""
+    """Return True if nothing stands in the way of a pod but storage, of which there is enough by now."""
     claims = [day.get(CLAIMS, name) for name in claims_of(pod) if day.exists(CLAIMS, name)]
     names = [one.spec.volume_name for one in claims if one.spec.volume_name]
     volumes = [day.get(VOLUMES, name) for name in names if day.exists(VOLUMES, name)]

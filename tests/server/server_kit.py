@@ -1,4 +1,4 @@
-"""What the tests of the HTTPS server share: certificates, an API server that reviews, and a running server."""
+"""Helpers for the tests of the HTTPS server: certificates, an API server that reviews, and a running server."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def is_plain(answer: Answer) -> bool:
 
 
 class State:
-    """What the checks of a scheduler read."""
+    """State that the checks of a scheduler read."""
 
     def __init__(self) -> None:
         self.stopping = False

@@ -312,7 +312,7 @@ class Day:
         assert [claim.key for claim in left if claim.metadata.owner_references or claim.status.reserved_for] == []
 
     def _could_run(self, pod: Pod) -> bool:
-        """Whether nothing but devices was missing: its named claims exist, and can be satisfied together."""
+        """Return True if nothing but devices was missing: its named claims exist, and can be satisfied together."""
         named = {claim.resource_claim_name for claim in pod.spec.resource_claims if claim.resource_claim_name}
         if not named <= set(self._names(RESOURCE_CLAIMS)):
             return False

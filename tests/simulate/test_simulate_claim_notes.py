@@ -1,4 +1,4 @@
-"""What the report says of pods that use claims: the state of each claim, and the storage there is."""
+"""Notes of the report about pods that use claims: the state of each claim, and the storage there is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is saved in attempts that fail as before changes nothing: the same trace, event by event, as when nothing is saved.
+"""Savings in attempts that fail as before change nothing: the trace is the same, event by event, as when nothing is saved.
 
 Random batches that do not fit all at once run twice, once with what the search remembers of rejections switched off, and with
 dry runs also where no pod has a lower priority. Every queued pod with its history, the order of the queue, conditions, events,
@@ -88,7 +88,7 @@ def kinds_of_pods(rng: random.Random) -> list[JSON]:
 
 
 def plan(seed: int) -> list[tuple[float, str, Kind, JSON]]:
-    """What is created when, and under which name."""
+    """Return the objects to create: time, namespace, kind and manifest of each."""
     rng = random.Random(seed)
     found: list[tuple[float, str, Kind, JSON]] = [
         (0.0, "", NODES, node(rng, f"n{number}")) for number in range(rng.randrange(2, 5))

@@ -1,4 +1,4 @@
-"""What the tests' sweeps call: cheap functions that succeed, fail, or end their process."""
+"""Functions that the tests' sweeps call: cheap ones that succeed, fail, or end their process."""
 
 import os
 import random
@@ -13,7 +13,7 @@ def square(x: int, seed: int = 0, offset: float = 0.0) -> dict[str, Any]:
 
 
 def fragile(x: int) -> dict[str, Any]:
-    """What a run may do to itself: raise, exit, be killed, return nonsense, or take too long."""
+    """Fail by ``x`` in the ways a run may: raise, exit, be killed, or return nonsense."""
     if x == 1:
         raise ValueError("one is not accepted")
     if x == 2:

@@ -107,7 +107,7 @@ class CapacityScheduling(DefaultPreemption):
             self.promised.pop(pod.metadata.uid, None)
 
     def _promised_to(self, pod, quota=None):
-        """What other preemptors, of one quota or of all, will use as soon as their victims are gone."""
+        """Return the amounts that other preemptors, of one quota or of all, will use as soon as their victims are gone."""
         node_of = self.handle.nominations.node_of
         self.promised = {uid: one for uid, one in self.promised.items() if node_of(uid) is not None}
         total = {}
@@ -119,7 +119,7 @@ class CapacityScheduling(DefaultPreemption):
     # -- PreFilter, Filter ---------------------------------------------------------------------------------
 
     def rejection(self, pod, removed):
-        """Why the pod's namespace may not have it, if pods with the amounts ``removed`` were gone; empty when it may."""
+        """Return why the pod's namespace may not have it, if pods with the amounts ``removed`` were gone; empty when it may."""
         quota = self.quotas.of(pod)
         if quota is None:
             return ""

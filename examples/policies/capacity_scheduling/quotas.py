@@ -42,7 +42,7 @@ class Quota:
             self.used = minus(self.used, amounts)
 
     def is_over_min(self, used):
-        """Whether amounts are more than what is guaranteed: some of them are borrowed."""
+        """Return True if amounts are more than what is guaranteed: some of them are borrowed."""
         return any(amount > self.min.get(name, 0) for name, amount in used.items())
 
 
@@ -84,7 +84,7 @@ class Quotas:
         return self._quotas.get(pod.metadata.namespace)
 
     def amounts(self, pod):
-        """What a pod (PodInfo) requests of the resources that quotas name."""
+        """Return what a pod (PodInfo) requests of the resources that quotas name."""
         return {name: pod.fit_requests.get(name) for name in self.names}
 
     def total_used(self):

@@ -15,7 +15,7 @@ def group_of(pod):
 
 
 def least_of(pod):
-    """How many pods of its group must run together.
+    """Return the number of pods of its group that must run together.
 
     Raises:
         ValueError: when the label is no number.

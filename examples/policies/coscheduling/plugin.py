@@ -106,7 +106,7 @@ class Coscheduling(Plugin):
     # -- scheduling cycle ----------------------------------------------------------------------------------
 
     def _rejection(self, pod):
-        """Why the pod is not tried; empty when it is."""
+        """Return why the pod is not tried; empty when it is."""
         group, least = self.groups.of(pod), least_of(pod)
         if group is None:
             return ""

@@ -1,4 +1,4 @@
-"""Which pod uses which GPUs, and how much of each GPU is free, as columns by row of the node table."""
+"""Ledger of GPUs: which pod uses which of them, and how much of each is free, as columns by row of the node table."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""What a pod requests of GPUs, in the annotations that open-simulator's GPU sharing established."""
+"""GPUs that a pod requests, in the annotations that open-simulator's GPU sharing established."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""What the policies have in common: does a pod fit (Filter), and which GPUs of the node does it use (Reserve)."""
+"""Common parts of the policies: does a pod fit (Filter), and which GPUs of the node does it use (Reserve)."""
 
 import numpy as np
 
@@ -19,7 +19,7 @@ CPU = 0  # the column of milli-CPU in the node table
 
 
 class FreeGpus(Question):
-    """Which nodes have enough of each GPU free. A policy that scores derives its question from this one, and adds ``scores``."""
+    """Question of which nodes have enough of each GPU free. A policy that scores derives its own from it, and adds ``scores``."""
 
     def __init__(self, policy, pod, nodes):
         self.policy = policy

@@ -1,4 +1,4 @@
-"""How much of a node's free GPUs is fragmentation: of no use to the pods that are typical for the workload.
+"""Fragmentation of a node's free GPUs: the part of no use to the pods that are typical for the workload.
 
 For one typical pod, the free parts of a node's GPUs are fragments when the pod does not fit on the node; when it does, only
 the GPUs with too little left are. Fragmentation is the mean over the typical pods, by their shares

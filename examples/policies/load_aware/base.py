@@ -1,4 +1,4 @@
-"""What the policies share: the provider, and which pods were placed since a node's load was reported."""
+"""Base of the policies: the provider, and the pods that were placed since a node's load was reported."""
 
 from kubesched.scheduler.framework import Plugin, Question
 
@@ -6,7 +6,7 @@ from .loads import LoadColumns, provider_class
 
 
 class LoadQuestion(Question):
-    """Where a pod would meet the least load. A policy's question adds ``scores``."""
+    """Question of where a pod would meet the least load. A policy's question adds ``scores``."""
 
     def __init__(self, policy, pod, nodes):
         self.policy = policy

@@ -1,4 +1,4 @@
-"""What nodes use, as metrics providers report it, and what was placed on them since: in columns by row of the node table.
+"""Load of nodes as metrics providers report it, and of the pods placed on them since: in columns by row of the node table.
 
 A metrics provider is a class that is called with (handle, report). It calls ``report(node_name, load)`` whenever it knows
 more, with None when it knows nothing any more. Reports come in the scheduler's event loop; between two reports of a node its

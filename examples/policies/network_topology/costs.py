@@ -1,4 +1,4 @@
-"""What traffic costs: nothing on the node, 1 in the zone, given costs between zones and regions, the most where unknown.
+"""Cost of traffic: nothing on the node, 1 in the zone, given costs between zones and regions, the most where unknown.
 
 Arguments, in the sense of scheduler-plugins' NetworkTopology; each cost holds in both directions unless both are given::
 

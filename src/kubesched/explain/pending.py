@@ -30,7 +30,7 @@ _MOST_NAMES: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class PendingExplanation:
-    """Why a pod fits on no node, and what would help.
+    """Explanation of why a pod fits on no node, and of what would help.
 
     Attributes:
         obstacles: what stands in the way, by node.

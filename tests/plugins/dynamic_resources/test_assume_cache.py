@@ -1,4 +1,4 @@
-"""What counts of a claim, whatever order events and writes come in."""
+"""Version of a claim that counts, whatever order events and writes come in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which device class serves an extended resource."""
+"""Device class that serves an extended resource."""
 
 from __future__ import annotations
 

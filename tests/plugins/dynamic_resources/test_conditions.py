@@ -1,4 +1,4 @@
-"""When devices with binding conditions are ready, failed, or too late."""
+"""Devices with binding conditions: when they are ready, failed, or too late."""
 
 from __future__ import annotations
 

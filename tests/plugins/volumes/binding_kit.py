@@ -233,7 +233,7 @@ class Binding(Cluster):
         return self.outcomes("VolumeBinding", pod)
 
     def chosen(self, pod: Pod, node: str) -> tuple[dict[str, str], list[str]]:
-        """What the pod would get on a node: claim to volume, and the claims to be provisioned."""
+        """Return what the pod would get on a node: claim to volume, and the claims to be provisioned."""
         state, found = self.filtered(pod)
         row = self.cache.table.row_of(node)
         assert row is not None

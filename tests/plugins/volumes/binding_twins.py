@@ -61,7 +61,7 @@ def size_of(amounts: Mapping[str, Any]) -> Quantity:
 
 
 def evaluate(world: World, pod: Pod, node: Node) -> Answer:
-    """What Filter says of a node for a pod that PreFilter let pass.
+    """Return Filter's answer for a node and a pod that PreFilter let pass.
 
     Raises:
         Problem: when it is an error.

@@ -170,7 +170,7 @@ class Cluster:
         return "it does not fail"
 
     def decide(self, pod: Pod) -> tuple[int, str]:
-        """How many nodes fit and "", or 0 and why none does, by whatever is remembered; a failure is -1 and its text."""
+        """Return how many nodes fit and "", or 0 and why none does, by whatever is remembered; a failure is -1 and its text."""
         try:
             answer = self.search.find(PodInfo(pod))
         except PluginFailedError as error:

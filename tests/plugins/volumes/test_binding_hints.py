@@ -1,4 +1,4 @@
-"""Which events bring back a pod that VolumeBinding rejected."""
+"""Events that bring back a pod that VolumeBinding rejected."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def typed(obj: JSON) -> Any:
 
 
 def hint(old: JSON | None, new: JSON, pod: Pod = POD) -> bool:
-    """Whether the pod is tried again."""
+    """Return True if the pod is tried again after this event."""
     for registered in Binding().binding.plugin.events_to_register():
         if registered.event.resource.rpartition("/")[2] == new["kind"]:
             assert registered.hint is not None

@@ -37,7 +37,7 @@ def node(limit: int | None = None, kind: str = "aws-ebs", **labels: str) -> Node
 
 
 def outcome(name: str, on: Node, sources: list[JSON], there: list[JSON] = [], objects: list[JSON] = []) -> Any:  # noqa: B006 - not changed
-    """What the plugin says of a pod with these volumes, with another pod on the node."""
+    """Return the plugin's answer to a pod with these volumes, with another pod on the node."""
     pods = [with_volumes("old", *there, on="n")] if there else []
     found = Cluster([on], pods, objects, plugins=(name,)).outcomes(name, with_volumes("p", *sources))
     assert isinstance(found, dict), found

@@ -32,7 +32,7 @@ TYPE_LABELS = ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-
 
 @dataclass
 class Facts:
-    """What there is, as plain data."""
+    """Content of a cluster, as plain data."""
 
     #: Node to (labels, what it says of disks by resource).
     nodes: dict[str, tuple[dict[str, str], dict[str, int]]] = field(default_factory=dict)

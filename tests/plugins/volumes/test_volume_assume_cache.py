@@ -37,7 +37,7 @@ class AssumeCacheMachine(RuleBasedStateMachine):
         self.version = 0
 
     def changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
-        """What the listeners are given is exactly what readers saw before, and see now."""
+        """Check that the listeners are given exactly what readers saw before, and see now."""
         name = (new or old).name  # type: ignore[union-attr]
         assert self.seen.get(name) is old
         if new is None:

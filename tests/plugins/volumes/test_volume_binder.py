@@ -62,7 +62,7 @@ class Attempt:
         self.cluster.client.show()
 
     def bind_claim(self, name: str, to: str) -> None:
-        """What the PV controller does in the end."""
+        """Bind a claim as the PV controller does in the end."""
         found = self.get("persistentvolumeclaims", f"ns/{name}")
         annotations = {**found.metadata.annotations, **DONE}
         metadata = replace(found.metadata, annotations=annotations)

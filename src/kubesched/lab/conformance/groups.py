@@ -43,7 +43,7 @@ _UNORDERED: Final = frozenset({"pods", "podsCoarse", "events", "eventsCoarse"})
 
 
 class Level(enum.Enum):
-    """How closely facts are compared."""
+    """Strictness of a comparison of facts."""
 
     #: As they are.
     EXACT = "exact"

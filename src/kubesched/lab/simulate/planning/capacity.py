@@ -1,4 +1,4 @@
-"""How many more of some pods fit: counted by the scheduler, one pod after another, until one has no node.
+"""Capacity for given pods: the scheduler counts how many more fit, one pod after another, until one has no node.
 
     question ──▶ Trial (the scheduling cycle over the standing cluster) ──▶ Answer
                    └─ a pod that needs more: a run of the whole cluster (:mod:`.whole_run`)

@@ -1,4 +1,4 @@
-"""Which nodes to buy: the cheapest that were found for the pods without a node, verified by a run of the whole cluster.
+"""Nodes to buy: the cheapest that were found for the pods without a node, verified by a run of the whole cluster.
 
     cluster + demand ──settle──▶ pods without a node ──:mod:`.buying`──▶ choice of nodes ──run──▶ Plan
 

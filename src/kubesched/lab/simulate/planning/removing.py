@@ -1,4 +1,4 @@
-"""Which nodes can go: a set whose pods all find other nodes, with the drains in their order, verified by a run.
+"""Nodes that can go: a set whose pods all find other nodes, with the drains in their order, verified by a run.
 
 Nodes are tried one after another by the scheduling cycle, the dearest and emptiest first. Then all of them are drained in a
 run of the whole cluster, with evictions and budgets; a node whose drain fails stays, and the others are drained again. In a

@@ -104,7 +104,7 @@ class _Devices(Question):
 
     @property
     def problem(self) -> str:
-        """Why the claims cannot be allocated, whatever the node; "" when they may be."""
+        """Reason why the claims cannot be allocated, whatever the node; "" when they may be."""
         status = self._begun[1]
         return "" if status is None else status.message()
 
