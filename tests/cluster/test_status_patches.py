@@ -102,7 +102,7 @@ def test_it_is_used_for_what_a_kubelet_writes() -> None:
     store.bind("default", "p", "", "n1")
     pod = store.get(PODS, "default", "p").typed
     now = "2023-11-14T22:13:21Z"
-    with mock.patch("kubesched.cluster.store.store.apply_strategic_patch", side_effect=AssertionError):
+    with mock.patch("kubesched.cluster.store.bodies.apply_strategic_patch", side_effect=AssertionError):
         for status in (
             running_status(pod, now, "10.0.0.1", "192.168.0.1"),
             finished_status(pod, now, phase="Succeeded", reason="Completed", exit_code=0),
@@ -141,7 +141,7 @@ def test_it_is_used_for_what_a_scheduler_writes() -> None:
     uid = store.get(PODS, "default", "p").uid
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
     patch = {"metadata": {"uid": uid}, "status": {"conditions": [condition], "nominatedNodeName": "n1"}}
-    with mock.patch("kubesched.cluster.store.store.apply_strategic_patch", side_effect=AssertionError):
+    with mock.patch("kubesched.cluster.store.bodies.apply_strategic_patch", side_effect=AssertionError):
         store.patch(PODS, "default", "p", patch, subresource="status")
         version = store.resource_version
         store.patch(PODS, "default", "p", patch, subresource="status")

@@ -13,11 +13,8 @@ from yarl import URL
 from kubesched.base.pages import Answer
 from kubesched.dashboard.listener import Listener
 from kubesched.dashboard.schema import (
-    Applied,
-    Choices,
     NodeColumns,
     NodePage,
-    Outcome,
     Played,
     PodList,
     PodPage,
@@ -30,8 +27,8 @@ from kubesched.dashboard.schema import (
     State,
     TextColumn,
     Verdicts,
-    WhatIf,
 )
+from kubesched.dashboard.schema_what_if import Applied, Choices, Outcome, WhatIf
 from kubesched.dashboard.server import Site
 from kubesched.dashboard.source import PodQuery, Refused
 

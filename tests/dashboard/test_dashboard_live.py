@@ -20,7 +20,8 @@ from kubesched.cluster.kubelets import node_template
 from kubesched.dashboard import queue_groups
 from kubesched.dashboard.live import Live
 from kubesched.dashboard.node_map import NodeMap
-from kubesched.dashboard.schema import Change, PodPage, QueuePlace, State, WhatIf
+from kubesched.dashboard.schema import Change, PodPage, QueuePlace, State
+from kubesched.dashboard.schema_what_if import WhatIf
 from kubesched.dashboard.shared import MOST_ANSWERS
 from kubesched.dashboard.source import PodQuery, Refused
 from kubesched.explain.records import Recorder

@@ -17,7 +17,8 @@ from site_kit import Client, Still, serving
 from yarl import URL
 
 from kubesched.dashboard.login import COOKIE, SESSION_SECONDS, Login
-from kubesched.dashboard.schema import PodList, PodRow, Scale, WhatIf
+from kubesched.dashboard.schema import PodList, PodRow
+from kubesched.dashboard.schema_what_if import Scale, WhatIf
 from kubesched.dashboard.server import MOST_STREAMS
 from kubesched.dashboard.source import PodQuery, Refused
 

@@ -14,7 +14,8 @@ import kubesched
 from kubesched.dashboard.recordings.of_result import recording_of_result
 from kubesched.dashboard.recordings.source import RecordingSource
 from kubesched.dashboard.recordings.timeline import MOST_NODES, RecordingError
-from kubesched.dashboard.schema import Played, WhatIf
+from kubesched.dashboard.schema import Played
+from kubesched.dashboard.schema_what_if import WhatIf
 from kubesched.dashboard.source import PodQuery, Refused
 from kubesched.lab.simulate.results.result import NodeTimes, PodTimes, Result, Series
 from recording_kit import EVENTS, applied, columns, objects

@@ -15,7 +15,7 @@ import kubesched
 from kubesched.api.kinds import DEPLOYMENTS, NODES, PODS
 from kubesched.cluster.controllers import ALL
 from kubesched.cluster.files import save
-from kubesched.dashboard.schema import AddNodes, Drain, Failure, Outcome, Proposal, Scale, Weight, WhatIf
+from kubesched.dashboard.schema_what_if import AddNodes, Drain, Failure, Outcome, Proposal, Scale, Weight, WhatIf
 from kubesched.dashboard.source import Refused
 from kubesched.dashboard.trials import trials
 from kubesched.dashboard.trials.compared import Seen, SeenPod, compared
@@ -237,7 +237,7 @@ profiles:
 
 
 def seen(**pods: tuple[str, str, str]) -> Seen:
-    from kubesched.dashboard.schema import Totals
+    from kubesched.dashboard.schema_what_if import Totals
 
     found = {f"d/{name}": SeenPod(uid, node, "d", workload) for name, (uid, node, workload) in pods.items()}
     return Seen(found, Totals(nodes=0, placed=0, pending=0))

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kubesched.dashboard import schema
+from kubesched.dashboard import schema, schema_what_if
 from kubesched.dashboard.json_schema import documents_schema
 
 from .reference_code import markdown_of
@@ -111,7 +111,9 @@ _FIELD: Final = re.compile(r"^    (\w+): ")
 
 def dashboard_page(made: str) -> str:
     """Return the page: paths, events, errors, and a table for each document."""
-    kinds = [kind for name in schema.__all__ if isinstance(kind := getattr(schema, name), type)]
+    documents = {**vars(schema), **vars(schema_what_if)}
+    names = sorted({*schema.__all__, *schema_what_if.__all__} - {"Part"})
+    kinds = [kind for name in names if isinstance(kind := documents[name], type)]
     return "\n\n".join(["# API of the dashboard", _INTRO, made, _PATHS, *map(_document, kinds)]) + "\n"
 
 

@@ -12,23 +12,8 @@ from msgspec.inspect import StructType, multi_type_info
 
 from kubesched.explain.report import Explanation
 
-from .schema import (
-    Applied,
-    Change,
-    Choices,
-    Dashboard,
-    Fault,
-    NodePage,
-    Outcome,
-    Played,
-    PodList,
-    PodPage,
-    Queues,
-    Series,
-    State,
-    Verdicts,
-    WhatIf,
-)
+from .schema import Change, Dashboard, Fault, NodePage, Played, PodList, PodPage, Queues, Series, State, Verdicts
+from .schema_what_if import Applied, Choices, Outcome, WhatIf
 
 __all__ = ["DOCUMENTS", "documents_schema"]
 

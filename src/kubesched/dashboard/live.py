@@ -32,14 +32,11 @@ from .pods import finding_pods, node_page, pod_of, pod_page
 from .queue_groups import finding_places
 from .samples import Samples
 from .schema import (
-    Applied,
     Binding,
     Change,
-    Choices,
     Eviction,
     Mode,
     NodePage,
-    Outcome,
     Played,
     PluginWeight,
     PodList,
@@ -51,8 +48,8 @@ from .schema import (
     Series,
     State,
     Verdicts,
-    WhatIf,
 )
+from .schema_what_if import Applied, Choices, Outcome, WhatIf
 from .shared import SharedAnswers
 from .source import PodQuery, Refused, Trials
 from .streams import Streams

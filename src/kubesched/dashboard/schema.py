@@ -9,21 +9,16 @@ Within ``v1`` fields are only ever added. Explanations are documents of :mod:`ku
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import msgspec
 
 __all__ = [
-    "AddNodes",
-    "Applied",
     "Binding",
     "Change",
-    "Choices",
     "Condition",
     "Dashboard",
-    "Drain",
     "Eviction",
-    "Failure",
     "Fault",
     "LabelColumn",
     "Link",
@@ -32,7 +27,7 @@ __all__ = [
     "NodeChange",
     "NodeColumns",
     "NodePage",
-    "Outcome",
+    "Part",
     "Place",
     "Played",
     "PluginWeight",
@@ -41,7 +36,6 @@ __all__ = [
     "PodRow",
     "PodShare",
     "Profile",
-    "Proposal",
     "QueueCounts",
     "QueueGroup",
     "QueuePlace",
@@ -50,17 +44,12 @@ __all__ = [
     "ResourceColumn",
     "RunInfo",
     "Sample",
-    "Scalable",
-    "Scale",
     "ScoreColumn",
     "Series",
     "State",
     "TextColumn",
-    "Totals",
     "VerdictReason",
     "Verdicts",
-    "Weight",
-    "WhatIf",
 ]
 
 #: Kind of what is shown. ``live``: a real cluster, read-only. ``embedded``: the cluster of ``kubesched up``. ``snapshot``: a saved
@@ -71,14 +60,14 @@ Mode = Literal["live", "embedded", "snapshot", "recording"]
 Place = Literal["Active", "Backoff", "Unschedulable", "Gated", "Permit", "Binding"]
 
 
-class _Struct(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    pass
+class Part(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """Base of documents and their parts."""
 
 
 # -- overview ------------------------------------------------------------------------------------------
 
 
-class RunInfo(_Struct, frozen=True, kw_only=True):
+class RunInfo(Part, frozen=True, kw_only=True):
     """Cluster or recording that is shown; ``id`` is its number in the paths.
 
     ``end`` is None for what goes on. ``what_if``: proposals can be tried; ``writable``: they can be carried out, too.
@@ -97,7 +86,7 @@ class RunInfo(_Struct, frozen=True, kw_only=True):
     remarks: list[str] = []
 
 
-class Dashboard(_Struct, frozen=True, kw_only=True):
+class Dashboard(Part, frozen=True, kw_only=True):
     """Overview: the program, and one run, or two side by side."""
 
     api_version: str = "kubesched.io/dashboard/v1"
@@ -107,7 +96,7 @@ class Dashboard(_Struct, frozen=True, kw_only=True):
     runs: list[RunInfo]
 
 
-class Fault(_Struct, frozen=True, kw_only=True):
+class Fault(Part, frozen=True, kw_only=True):
     """Answer to a request that failed: the reason in words."""
 
     error: str
@@ -116,7 +105,7 @@ class Fault(_Struct, frozen=True, kw_only=True):
 # -- the map -------------------------------------------------------------------------------------------
 
 
-class ResourceColumn(_Struct, frozen=True, kw_only=True):
+class ResourceColumn(Part, frozen=True, kw_only=True):
     """Amounts of one resource by row. ``devices``: the devices of one driver, free and in use, from resource slices."""
 
     name: str
@@ -126,14 +115,14 @@ class ResourceColumn(_Struct, frozen=True, kw_only=True):
     requested: list[int]
 
 
-class TextColumn(_Struct, frozen=True, kw_only=True):
+class TextColumn(Part, frozen=True, kw_only=True):
     """Texts by row: ``index`` has the position in ``values``; -1 for none."""
 
     values: list[str]
     index: list[int]
 
 
-class LabelColumn(_Struct, frozen=True, kw_only=True):
+class LabelColumn(Part, frozen=True, kw_only=True):
     """Values of one label by row, as in :class:`TextColumn`. Labels with very many values are left out."""
 
     key: str
@@ -141,7 +130,7 @@ class LabelColumn(_Struct, frozen=True, kw_only=True):
     index: list[int]
 
 
-class NodeColumns(_Struct, frozen=True, kw_only=True):
+class NodeColumns(Part, frozen=True, kw_only=True):
     """Nodes as columns. ``taints`` are in one text a node; ``status`` is ``Ready``, ``NotReady``, ``Cordoned`` or ``Failed``."""
 
     names: list[str]
@@ -151,7 +140,7 @@ class NodeColumns(_Struct, frozen=True, kw_only=True):
     status: TextColumn
 
 
-class QueueCounts(_Struct, frozen=True, kw_only=True):
+class QueueCounts(Part, frozen=True, kw_only=True):
     """Pods without a node, by place."""
 
     active: int = 0
@@ -162,21 +151,21 @@ class QueueCounts(_Struct, frozen=True, kw_only=True):
     binding: int = 0
 
 
-class PluginWeight(_Struct, frozen=True, kw_only=True):
+class PluginWeight(Part, frozen=True, kw_only=True):
     """Score plugin of a profile, with its weight."""
 
     plugin: str
     weight: int
 
 
-class Profile(_Struct, frozen=True, kw_only=True):
+class Profile(Part, frozen=True, kw_only=True):
     """Profile of the scheduler; ``name`` is its schedulerName."""
 
     name: str
     scores: list[PluginWeight]
 
 
-class Sample(_Struct, frozen=True, kw_only=True):
+class Sample(Part, frozen=True, kw_only=True):
     """Figures of the cluster at one time. Shares are 0 to 1; what is not known is left out.
 
     ``bound`` and ``failed`` count attempts since the sample before. ``wait_p50`` and ``wait_p99`` are seconds from the queue to the
@@ -195,7 +184,7 @@ class Sample(_Struct, frozen=True, kw_only=True):
     cost: float | None = None
 
 
-class State(_Struct, frozen=True, kw_only=True):
+class State(Part, frozen=True, kw_only=True):
     """Everything about the cluster at one time. The change with version ``version + 1`` goes on from here."""
 
     version: int
@@ -208,7 +197,7 @@ class State(_Struct, frozen=True, kw_only=True):
 # -- changes -------------------------------------------------------------------------------------------
 
 
-class NodeChange(_Struct, frozen=True, kw_only=True):
+class NodeChange(Part, frozen=True, kw_only=True):
     """Node that came, went (empty name) or changed, whole. The resources are in the order of the columns, new ones at the end."""
 
     row: int
@@ -220,14 +209,14 @@ class NodeChange(_Struct, frozen=True, kw_only=True):
     status: str = ""
 
 
-class Binding(_Struct, frozen=True, kw_only=True):
+class Binding(Part, frozen=True, kw_only=True):
     """Pod that was bound to the node of a row."""
 
     pod: str
     row: int
 
 
-class Eviction(_Struct, frozen=True, kw_only=True):
+class Eviction(Part, frozen=True, kw_only=True):
     """Preemption: ``victims`` on the node of a row made room for a pod. Names are ``namespace/name``."""
 
     pod: str
@@ -235,7 +224,7 @@ class Eviction(_Struct, frozen=True, kw_only=True):
     victims: list[str]
 
 
-class Change(_Struct, frozen=True, kw_only=True):
+class Change(Part, frozen=True, kw_only=True):
     """Increment of a :class:`State`. Version ``n`` follows on ``n - 1``.
 
     ``rows`` are those whose pods changed; ``requested`` has the new amounts by resource, in the order of ``rows``. Of
@@ -255,7 +244,7 @@ class Change(_Struct, frozen=True, kw_only=True):
     sample: Sample | None = None
 
 
-class Played(_Struct, frozen=True, kw_only=True):
+class Played(Part, frozen=True, kw_only=True):
     """Changes in the order of time, with versions from 1. In a recording they lead from one moment to another; of a live cluster
     they are bindings and preemptions that it remembers.
     """
@@ -263,7 +252,7 @@ class Played(_Struct, frozen=True, kw_only=True):
     changes: list[Change]
 
 
-class Series(_Struct, frozen=True, kw_only=True):
+class Series(Part, frozen=True, kw_only=True):
     """Samples in the order of time, thinned out evenly, for charts."""
 
     samples: list[Sample]
@@ -272,7 +261,7 @@ class Series(_Struct, frozen=True, kw_only=True):
 # -- queues and pods -----------------------------------------------------------------------------------
 
 
-class QueueGroup(_Struct, frozen=True, kw_only=True):
+class QueueGroup(Part, frozen=True, kw_only=True):
     """Pods in one place of the queue that wait for one reason. ``pod`` is the one that waits longest, ``namespace/name``.
 
     ``until`` is the time at which the first of them is tried again without an event.
@@ -289,7 +278,7 @@ class QueueGroup(_Struct, frozen=True, kw_only=True):
     until: float | None = None
 
 
-class QueuePlace(_Struct, frozen=True, kw_only=True):
+class QueuePlace(Part, frozen=True, kw_only=True):
     """Place of the queue: its pods in groups, the largest first; ``left_out`` pods are in groups that are not listed."""
 
     place: Place
@@ -300,7 +289,7 @@ class QueuePlace(_Struct, frozen=True, kw_only=True):
     longest: float | None = None
 
 
-class Rates(_Struct, frozen=True, kw_only=True):
+class Rates(Part, frozen=True, kw_only=True):
     """Pods per second, over the last ten seconds."""
 
     arriving: float = 0.0
@@ -308,7 +297,7 @@ class Rates(_Struct, frozen=True, kw_only=True):
     failed: float = 0.0
 
 
-class Queues(_Struct, frozen=True, kw_only=True):
+class Queues(Part, frozen=True, kw_only=True):
     """Scheduling queue, by place."""
 
     at: float
@@ -316,7 +305,7 @@ class Queues(_Struct, frozen=True, kw_only=True):
     rates: Rates
 
 
-class PodRow(_Struct, frozen=True, kw_only=True):
+class PodRow(Part, frozen=True, kw_only=True):
     """Pod in a list. ``state`` is the place of a pod that waits, else its phase."""
 
     namespace: str
@@ -328,14 +317,14 @@ class PodRow(_Struct, frozen=True, kw_only=True):
     created: float | None = None
 
 
-class PodList(_Struct, frozen=True, kw_only=True):
+class PodList(Part, frozen=True, kw_only=True):
     """Pods that were asked for, pending ones first; ``total`` counts those that are not listed, too."""
 
     pods: list[PodRow]
     total: int
 
 
-class Link(_Struct, frozen=True, kw_only=True):
+class Link(Part, frozen=True, kw_only=True):
     """Object that belongs to another. ``namespace`` is empty for an object without one."""
 
     kind: str
@@ -345,7 +334,7 @@ class Link(_Struct, frozen=True, kw_only=True):
     state: str = ""
 
 
-class Moment(_Struct, frozen=True, kw_only=True):
+class Moment(Part, frozen=True, kw_only=True):
     """Event in a pod's life, such as ``created``, ``tried``, ``rejected``, ``nominated``, ``bound``, ``started``, ``evicted``, ``finished``."""
 
     at: float
@@ -354,7 +343,7 @@ class Moment(_Struct, frozen=True, kw_only=True):
     node: str = ""
 
 
-class PodPage(_Struct, frozen=True, kw_only=True):
+class PodPage(Part, frozen=True, kw_only=True):
     """Pod: its facts and the events of its life in the order of time.
 
     ``complete``: the life is known from the start; otherwise events from before the program's start may be missing.
@@ -370,7 +359,7 @@ class PodPage(_Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
-class PodShare(_Struct, frozen=True, kw_only=True):
+class PodShare(Part, frozen=True, kw_only=True):
     """Pod on a node, with what it asks for."""
 
     namespace: str
@@ -381,7 +370,7 @@ class PodShare(_Struct, frozen=True, kw_only=True):
     requests: dict[str, int] = {}
 
 
-class Condition(_Struct, frozen=True, kw_only=True):
+class Condition(Part, frozen=True, kw_only=True):
     """Condition of a node, such as ``Ready``."""
 
     type: str
@@ -389,7 +378,7 @@ class Condition(_Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
-class NodePage(_Struct, frozen=True, kw_only=True):
+class NodePage(Part, frozen=True, kw_only=True):
     """Node: its facts and its pods, the largest first; ``left_out`` are not listed."""
 
     row: int
@@ -404,7 +393,7 @@ class NodePage(_Struct, frozen=True, kw_only=True):
     left_out: int = 0
 
 
-class VerdictReason(_Struct, frozen=True, kw_only=True):
+class VerdictReason(Part, frozen=True, kw_only=True):
     """Reason against nodes, and the plugin that gave it."""
 
     plugin: str
@@ -412,7 +401,7 @@ class VerdictReason(_Struct, frozen=True, kw_only=True):
     nodes: int
 
 
-class ScoreColumn(_Struct, frozen=True, kw_only=True):
+class ScoreColumn(Part, frozen=True, kw_only=True):
     """Weighted score of one plugin by row; 0 where the pod does not fit."""
 
     plugin: str
@@ -420,7 +409,7 @@ class ScoreColumn(_Struct, frozen=True, kw_only=True):
     scores: list[int]
 
 
-class Verdicts(_Struct, frozen=True, kw_only=True):
+class Verdicts(Part, frozen=True, kw_only=True):
     """Verdict on each node for one pod, as if it were placed now. ``verdict`` has, by row: the position of the first reason
     against the node, -1 where the pod fits, -2 for a free row.
     """
@@ -432,110 +421,3 @@ class Verdicts(_Struct, frozen=True, kw_only=True):
     #: Row of the pod's own node, or None.
     own: int | None = None
     scores: list[ScoreColumn] = []
-
-
-# -- what if -------------------------------------------------------------------------------------------
-
-
-class Weight(_Struct, frozen=True, kw_only=True, tag="weight", tag_field="kind"):
-    """Other weight of a score plugin."""
-
-    profile: str
-    plugin: str
-    weight: int
-
-
-class Drain(_Struct, frozen=True, kw_only=True, tag="drain", tag_field="kind"):
-    """Nodes that are drained: the node of a name, or the nodes of a label selector."""
-
-    node: str = ""
-    selector: str = ""
-
-
-class Failure(_Struct, frozen=True, kw_only=True, tag="fail", tag_field="kind"):
-    """Nodes that fail at once, such as a zone: the node of a name, or the nodes of a label selector."""
-
-    node: str = ""
-    selector: str = ""
-
-
-class AddNodes(_Struct, frozen=True, kw_only=True, tag="add-nodes", tag_field="kind"):
-    """Nodes that are added: ``count`` empty ones like the node ``like``."""
-
-    like: str
-    count: int
-
-
-class Scale(_Struct, frozen=True, kw_only=True, tag="scale", tag_field="kind"):
-    """Workload with another number of replicas; ``workload`` is ``Kind/namespace/name``."""
-
-    workload: str
-    replicas: int
-
-
-Proposal: TypeAlias = Weight | Drain | Failure | AddNodes | Scale
-
-
-class WhatIf(_Struct, frozen=True, kw_only=True):
-    """Question: these changes, in this order, at once."""
-
-    changes: list[Proposal]
-
-
-class Scalable(_Struct, frozen=True, kw_only=True):
-    """Workload that can be scaled: ``Kind/namespace/name``, and its replicas now."""
-
-    workload: str
-    replicas: int
-
-
-class Choices(_Struct, frozen=True, kw_only=True):
-    """Things that proposals can be about. ``kinds`` of proposals can be tried, ``applicable`` can be carried out."""
-
-    kinds: list[str]
-    applicable: list[str]
-    workloads: list[Scalable]
-    profiles: list[Profile]
-
-
-class Totals(_Struct, frozen=True, kw_only=True):
-    """Counts of a cluster, before and after. Utilisation is a share, 0 to 1."""
-
-    nodes: int
-    placed: int
-    pending: int
-    utilisation: dict[str, float] = {}
-
-
-class Outcome(_Struct, frozen=True, kw_only=True):
-    """Answer to a question: what would have happened once everything is quiet again.
-
-    Lists have the first of their kind, ``counts`` has the numbers: ``moved``, ``placed``, ``pending``, ``evicted``, ``lost``. ``remarks`` say what could
-    not be done or was left out. ``nodes`` are the nodes afterwards, for the map. A pod that is there now is listed as ``namespace/name``; one
-    that is made by the changes, as ``new pod of Deployment web in namespace shop``, once for each.
-    """
-
-    #: The changes in words.
-    changes: list[str]
-    before: Totals
-    after: Totals
-    counts: dict[str, int]
-    #: Pods without a node that had one, or are new.
-    newly_pending: list[str]
-    #: Pods with a node that had none.
-    newly_placed: list[str]
-    #: Pods on another node, or replaced by another: ``pod: from → to``.
-    moved: list[str]
-    #: Reasons why pods are pending afterwards, most pods first.
-    why: list[str]
-    remarks: list[str]
-    #: Virtual seconds until it is quiet.
-    seconds: float
-    nodes: NodeColumns
-
-
-class Applied(_Struct, frozen=True, kw_only=True):
-    """Answer to changes that were carried out, in words, and what was refused."""
-
-    done: list[str]
-    remarks: list[str]

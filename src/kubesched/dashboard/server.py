@@ -27,7 +27,8 @@ from kubesched.base.pages import Answer, BadQueryError, accepts_gzip, check_name
 from kubesched.base.tasks import EndedFirstError, unless
 
 from .login import MOST_BODY, check_write
-from .schema import Dashboard, Fault, WhatIf
+from .schema import Dashboard, Fault
+from .schema_what_if import WhatIf
 from .source import PodQuery, Refused, Source
 from .static_files import static_files
 

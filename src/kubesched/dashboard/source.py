@@ -11,21 +11,8 @@ from typing import Protocol
 
 from kubesched.base.pages import Answer
 
-from .schema import (
-    Applied,
-    Choices,
-    NodePage,
-    Outcome,
-    Played,
-    PodList,
-    PodPage,
-    Queues,
-    RunInfo,
-    Series,
-    State,
-    Verdicts,
-    WhatIf,
-)
+from .schema import NodePage, Played, PodList, PodPage, Queues, RunInfo, Series, State, Verdicts
+from .schema_what_if import Applied, Choices, Outcome, WhatIf
 
 __all__ = ["PodQuery", "Refused", "Source", "Trials"]
 

@@ -31,7 +31,8 @@ from kubesched.scheduler.nodes.podinfo import PodInfo
 from kubesched.scheduler.scheduler import Scheduler
 
 from .live import Live
-from .schema import Applied, Choices, RunInfo, WhatIf
+from .schema import RunInfo
+from .schema_what_if import Applied, Choices, WhatIf
 from .source import Refused
 
 __all__ = ["StandingSource", "standing_source"]

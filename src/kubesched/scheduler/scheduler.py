@@ -87,8 +87,7 @@ class Scheduler:
         """Build all parts; nothing runs yet. Call it in a running event loop.
 
         ``extenders`` are the objects for the configuration's extenders, by name, and perhaps more; :meth:`stop` closes
-        them. ``wrap_search`` may wrap the search of each profile, for example in a stopwatch. ``observers`` see
-        every attempt.
+        them. ``wrap_search`` may wrap the search of each profile, as a stopwatch does. ``observers`` see every attempt.
 
         Raises:
             ConfigError: when a profile cannot be built, or a configured extender is missing from ``extenders``.
@@ -112,39 +111,14 @@ class Scheduler:
         self.waiting_pods, self.pods_in_pre_bind = backends.waiting_pods, backends.pods_in_pre_bind
         # Plugins, and the parts that are built from them: the queue, and a search per profile.
         self.frameworks = frameworks = build_frameworks(config, registry, backends, metrics)
-        readers = {
-            name: plugin
-            for name, framework in frameworks.items()
-            for plugin in framework.plugins.values()
-            if isinstance(plugin, GroupReader)
-        }
-        if groups is not None and readers:
-            informers.read_groups(readers, groups)
+        if groups is not None:
+            self._read_groups(groups)
         hints = self._hints()
         self.queue = queue = self._build_queue(hints, gates, max_in_unschedulable)
         self.profiles = profiles = build_profiles(
             config, frameworks, backends.snapshot, queue.nominator, rng, port.recorder, wrap_search
         )
-        # Attempts: the cycle, the binding, and the failures of both.
-        self.statuses = statuses = StatusWriter(port, informers.live_pod, tasks)
-        self._requests.connect(queue, statuses)
-        attempts = AttemptMetrics(metrics, clock)
-        failures = FailureHandler(queue, cache, statuses, attempts, informers.live_pod, observers)
-        states = groups if groups is not None else PodGroupStates()
-        self.conditions = GroupConditions(
-            port, informers.objects("podgroups"), states, profiles, self.statuses, tasks, clock
-        )
-        refused = self.conditions.refused if groups is not None else None
-        self.bindings = BindingCycles(
-            queue, failures, statuses, backends, extenders, attempts, metrics, tasks, observers, refused
-        )
-        self.cycle = Cycle(queue, cache, profiles, self.bindings, failures, metrics, clock, observers)
-        self._lane = ExtenderLane(extenders, queue, self.cycle, informers.live_pod, metrics)
-        #: Decides about one popped pod, or about its group; see :meth:`.core.cycle.Cycle.schedule_one`.
-        self.schedule_one: Callable[[QueuedPodInfo], Awaitable[None] | None] = self.cycle.schedule_one
-        self._in_part: Callable[[], Iterable[Pod]] = tuple
-        if groups is not None:
-            self.schedule_one = self._with_groups(groups, failures, gates, random.Random(rng.getrandbits(64)))
+        self._build_attempts(backends, gates, rng, observers)
         # Changes of the cluster.
         watch(informers, cache, queue, profiles, hints, backends, metrics, self.conditions)
         connect_extenders(extenders, cache.table, informers)
@@ -155,6 +129,42 @@ class Scheduler:
         #: Compares the cache with the informers' lists, and dumps it, into the log.
         self.debugger = CacheDebugger(cache, queue.views, queue.nominator, informers, backends.parts, tasks)
         metrics.before_collect(self._measure_cache)
+
+    def _read_groups(self, groups: PodGroupStates) -> None:
+        """Let plugins say which group a pod belongs to."""
+        readers = {
+            name: plugin
+            for name, framework in self.frameworks.items()
+            for plugin in framework.plugins.values()
+            if isinstance(plugin, GroupReader)
+        }
+        if readers:
+            self.informers.read_groups(readers, groups)
+
+    def _build_attempts(
+        self, backends: Backends, gates: FeatureGates, rng: random.Random, observers: Sequence[AttemptObserver]
+    ) -> None:
+        """Build the parts of attempts: the cycle, the binding, and the handling of their failures."""
+        queue, metrics, clock, tasks, groups = self.queue, self.metrics, self.clock, self.tasks, self.groups
+        port, live_pod = self.port, self.informers.live_pod
+        self.statuses = statuses = StatusWriter(port, live_pod, tasks)
+        self._requests.connect(queue, statuses)
+        attempts = AttemptMetrics(metrics, clock)
+        failures = FailureHandler(queue, self.cache, statuses, attempts, live_pod, observers)
+        states = groups if groups is not None else PodGroupStates()
+        stored = self.informers.objects("podgroups")
+        self.conditions = GroupConditions(port, stored, states, self.profiles, statuses, tasks, clock)
+        refused = self.conditions.refused if groups is not None else None
+        self.bindings = BindingCycles(
+            queue, failures, statuses, backends, self.extenders, attempts, metrics, tasks, observers, refused
+        )
+        self.cycle = Cycle(queue, self.cache, self.profiles, self.bindings, failures, metrics, clock, observers)
+        self._lane = ExtenderLane(self.extenders, queue, self.cycle, live_pod, metrics)
+        #: Decides about one popped pod, or about its group; see :meth:`.core.cycle.Cycle.schedule_one`.
+        self.schedule_one: Callable[[QueuedPodInfo], Awaitable[None] | None] = self.cycle.schedule_one
+        self._in_part: Callable[[], Iterable[Pod]] = tuple
+        if groups is not None:
+            self.schedule_one = self._with_groups(groups, failures, gates, random.Random(rng.getrandbits(64)))
 
     def _with_groups(
         self, groups: PodGroupStates, failures: FailureHandler, gates: FeatureGates, rng: random.Random

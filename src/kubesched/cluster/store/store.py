@@ -30,7 +30,7 @@ from kubesched.api.kinds import (
     SERVICES,
     Kind,
 )
-from kubesched.api.wire import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, ApiError
+from kubesched.api.wire import STRATEGIC_PATCH, ApiError
 from kubesched.base.times import Clock
 
 from ..admission import (
@@ -50,9 +50,6 @@ from ..admission import (
 from ..schema import (
     Document,
     Stored,
-    apply_json_patch,
-    apply_merge_patch,
-    apply_strategic_patch,
     check_form,
     decode_document,
     encode_clean,
@@ -61,6 +58,7 @@ from ..schema import (
     random_suffix,
     same_section,
 )
+from .bodies import HEAD, body_metadata, combined, patched
 from .deletion import Deleting, Deletion
 from .events import EventExpiry, RecordedEvent, check_event, event_as, event_sections, new_item
 from .pod_actions import PodActions
@@ -77,7 +75,6 @@ _FIRST_PRIORITY_CLASSES: Final = (
     ("system-cluster-critical", 2_000_000_000, "Used for system critical pods that must run in the cluster."),
     ("system-node-critical", 2_000_001_000, _NODE_CRITICAL),
 )
-_HEAD: Final = frozenset({"apiVersion", "kind", "metadata"})
 #: Events kept for each pod, if this allows more than ``most_events``.
 _EVENTS_PER_POD: Final = 2
 #: Most events that are removed at a time. Removing all expired ones at once could hold up the event loop.
@@ -164,7 +161,7 @@ class Store(Records):
         ``restore`` is for importing a saved cluster: UID, creation time, status and priority are taken from the object
         instead of being decided here.
         """
-        given = _body_metadata(kind, obj)
+        given = body_metadata(kind, obj)
         if kind is PODS and not (dry_run or restore):
             return self._create_pod(namespace, given, obj)
         if kind.group == EVENTS.group:
@@ -237,12 +234,12 @@ class Store(Records):
             causes.raise_if_any(kind, name)
             self._add_pod(document, namespace, obj, restore=restore)
         elif kind is CORE_EVENTS:
-            document.update((section, value) for section, value in obj.items() if section not in _HEAD)
+            document.update((section, value) for section, value in obj.items() if section not in HEAD)
             if not restore:
                 check_event(namespace, document, causes)
             causes.raise_if_any(kind, name)
         else:
-            rest = {key: value for key, value in obj.items() if key not in _HEAD}
+            rest = {key: value for key, value in obj.items() if key not in HEAD}
             raw = encode_clean(rest, nulls=kind.custom)
             check_form(kind, raw)
             document.update(msgspec.json.decode(raw))
@@ -308,7 +305,7 @@ class Store(Records):
         A ``resourceVersion`` in the body that is not the current one is 409. Without one, or with "0", the write is
         unconditional; objects of some kinds need one.
         """
-        _body_metadata(kind, obj)
+        body_metadata(kind, obj)
         if kind.group == EVENTS.group:
             check_form(kind, encode_clean(obj))
             return new_item(self.update(CORE_EVENTS, namespace, name, event_as(CORE_EVENTS, obj), dry_run=dry_run))
@@ -339,30 +336,7 @@ class Store(Records):
             if item is not None:
                 return item
         before = old.document()
-        if patch_type == JSON_PATCH:
-            document = apply_json_patch(old.data(), patch)
-        elif patch_type in (MERGE_PATCH, STRATEGIC_PATCH):
-            if not isinstance(patch, Mapping):
-                raise ApiError.bad_request("a merge patch of an object is an object")
-            if patch.get("metadata") == {"uid": old.uid}:
-                # Only a precondition, which holds: the metadata is unchanged.
-                patch = {section: value for section, value in patch.items() if section != "metadata"}
-            document = dict(before)
-            if "metadata" in patch:
-                document["metadata"] = old.section("metadata")
-            for section in patch:
-                open_section(document, section)
-            apply = apply_merge_patch if patch_type == MERGE_PATCH else apply_strategic_patch
-            document = apply(document, dict(patch))
-        else:
-            raise ApiError(
-                415,
-                "UnsupportedMediaType",
-                f"the body of the request was in an unknown format - accepted media types include: "
-                f"{JSON_PATCH}, {MERGE_PATCH}, {STRATEGIC_PATCH}",
-            )
-        if not isinstance(document, dict) or not isinstance(open_section(document, "metadata"), dict):
-            raise ApiError.bad_request("the patch leaves no object with metadata")
+        document = patched(old, before, patch, patch_type)
         if kind.group == EVENTS.group:
             whole = {key: open_section(document, key) for key in document}
             return new_item(self.update(CORE_EVENTS, namespace, name, event_as(CORE_EVENTS, whole), dry_run=dry_run))
@@ -383,11 +357,13 @@ class Store(Records):
         else:
             metadata = changed_metadata(kind, old, before["metadata"], document["metadata"], subresource)
             has_new_metadata = not same_json(metadata, before["metadata"])
-        after = self._combined(kind, metadata, before, document, subresource)
+        after = combined(
+            kind, metadata, before, document, subresource, has_status=kind.group_resource in self.status_kinds
+        )
         changed = [
             name
             for name in before.keys() | after.keys()
-            if name not in _HEAD and not same_section(before.get(name), after.get(name))
+            if name not in HEAD and not same_section(before.get(name), after.get(name))
         ]
         causes = Causes(kind, old.name)
         if has_new_metadata:
@@ -425,37 +401,6 @@ class Store(Records):
             item = self.commit(kind, after, old, dry_run=dry_run, same_metadata=not has_new_metadata, most=most)
         self.settle_later()
         return item
-
-    def _combined(
-        self, kind: Kind, metadata: Document, before: Document, document: Document, subresource: str
-    ) -> Document:
-        """Return the result of writing a (sub)resource. ``before`` is the stored object, ``document`` the written one.
-
-        A write to ``status`` takes only the status from ``document``; any other write takes everything else from it.
-
-        Raises:
-            ApiError: 404, when the kind has no such subresource.
-        """
-        has_status = kind.group_resource in self.status_kinds
-        if subresource == "status" and has_status:
-            rest, status = before, document
-        elif subresource == "" or (subresource == "resize" and kind == PODS):
-            rest, status = document, before
-        elif subresource == "finalize" and kind == NAMESPACES:
-            rest, status = {**before, "spec": document.get("spec") or {}}, before
-        elif subresource == "approval" and kind.group == "certificates.k8s.io":
-            given = (open_section(document, "status") or {}).get("conditions") or []
-            rest, status = before, {"status": {**(open_section(before, "status") or {}), "conditions": given}}
-        else:
-            raise ApiError(404, "NotFound", "the server could not find the requested resource")
-        after = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
-        after.update((key, value) for key, value in rest.items() if key not in _HEAD)
-        if kind == NAMESPACES and subresource != "finalize" and "spec" in before:
-            after["spec"] = before["spec"]  # its finalizers are written through the subresource
-        if has_status:
-            after.pop("status", None)
-            after.update((key, value) for key, value in status.items() if key == "status")
-        return after
 
     def delete(self, kind: Kind, namespace: str, name: str, **options: Unpack[Deleting]) -> Stored:
         """Delete an object, or begin to: pods with a grace period and objects with finalizers stay for a while.
@@ -538,22 +483,3 @@ class Store(Records):
             raise error
         if (namespace, name) in table.objects:
             raise ApiError.already_exists(table.kind, name)
-
-
-def _body_metadata(kind: Kind, obj: Any) -> Mapping[str, Any]:
-    """Return the metadata of a request body, which must be an object of the right kind."""
-    # Nearly always plain dicts. Recognising another mapping type takes much longer.
-    if type(obj) is not dict and not isinstance(obj, Mapping):
-        raise ApiError.bad_request(f"a {kind.kind} is an object, got {type(obj).__name__}")
-    version, name = obj.get("apiVersion"), obj.get("kind")
-    if (version and version != kind.api_version) or (name and name != kind.kind):
-        raise ApiError.bad_request(
-            f'{name or kind.kind} in version "{version or kind.api_version}" cannot be handled as a {kind.kind} '
-            f'in version "{kind.api_version}"'
-        )
-    metadata = obj.get("metadata")
-    if metadata is None:
-        return {}
-    if type(metadata) is not dict and not isinstance(metadata, Mapping):
-        raise ApiError.bad_request(f"metadata: must be an object, got {metadata!r}")
-    return metadata

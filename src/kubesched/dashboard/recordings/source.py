@@ -17,16 +17,13 @@ from kubesched.api.requests import CPU, EPHEMERAL_STORAGE, MEMORY
 from kubesched.base.pages import Answer
 
 from ..schema import (
-    Applied,
     Binding,
     Change,
-    Choices,
     Eviction,
     LabelColumn,
     NodeChange,
     NodeColumns,
     NodePage,
-    Outcome,
     Played,
     PodList,
     PodPage,
@@ -38,8 +35,8 @@ from ..schema import (
     State,
     TextColumn,
     Verdicts,
-    WhatIf,
 )
+from ..schema_what_if import Applied, Choices, Outcome, WhatIf
 from ..source import PodQuery, Refused
 from .lives import Lives
 from .queue import Waiting, queue_counts, queues_at

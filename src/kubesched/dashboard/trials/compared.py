@@ -9,7 +9,8 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ..schema import NodeColumns, Outcome, TextColumn, Totals
+from ..schema import NodeColumns, TextColumn
+from ..schema_what_if import Outcome, Totals
 
 __all__ = ["Seen", "SeenPod", "compared"]
 

@@ -17,7 +17,7 @@ from kubesched.lab.node_groups.group import template_like
 from kubesched.scheduler.config import KubeSchedulerConfiguration
 from kubesched.scheduler.config.types import Plugin
 
-from ..schema import AddNodes, Scale, Weight
+from ..schema_what_if import AddNodes, Scale, Weight
 from .question import scalable
 
 __all__ = ["add_nodes", "configuration_lines", "cordon", "fail", "scale", "with_weight"]

@@ -23,7 +23,8 @@ from kubesched.scheduler.config import ConfigError, FeatureGates, KubeSchedulerC
 from kubesched.scheduler.framework.registry import PluginError
 from kubesched.scheduler.loading import load_registry
 
-from ..schema import Fault, Outcome, WhatIf
+from ..schema import Fault
+from ..schema_what_if import Outcome, WhatIf
 from .run import run_question
 
 __all__ = ["Request", "main"]

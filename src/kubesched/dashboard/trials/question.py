@@ -10,7 +10,8 @@ from kubesched.api.selectors import SelectorError, parse_selector_text
 from kubesched.api.types import Node
 from kubesched.cluster.store import Store
 
-from ..schema import AddNodes, Drain, Failure, Profile, Proposal, Scalable, Scale, Weight, WhatIf
+from ..schema import Profile
+from ..schema_what_if import AddNodes, Drain, Failure, Proposal, Scalable, Scale, Weight, WhatIf
 from ..source import Refused
 
 __all__ = ["SCALABLE", "checked", "chosen_nodes", "scalable", "scalables", "words"]

@@ -34,7 +34,8 @@ from kubesched.scheduler.framework.registry import Registry
 
 from ..devices import DeviceCounts
 from ..node_map import NodeMap
-from ..schema import AddNodes, Drain, Failure, NodeColumns, Outcome, Proposal, Scale, Totals, Weight, WhatIf
+from ..schema import NodeColumns
+from ..schema_what_if import AddNodes, Drain, Failure, Outcome, Proposal, Scale, Totals, Weight, WhatIf
 from .compared import Seen, SeenPod, compared
 from .deeds import add_nodes, configuration_lines, scale, with_weight
 

@@ -24,7 +24,8 @@ from kubesched.lab.simulate.scaling.drains import Drain as NodeDrain
 from kubesched.scheduler.config import DEFAULT_GATES, FeatureGates
 
 from ..live import profiles_of
-from ..schema import AddNodes, Applied, Choices, Drain, Failure, Fault, Outcome, Proposal, Scale, Weight, WhatIf
+from ..schema import Fault
+from ..schema_what_if import AddNodes, Applied, Choices, Drain, Failure, Outcome, Proposal, Scale, Weight, WhatIf
 from ..source import Refused
 from .deeds import add_nodes, configuration_lines, cordon, fail, scale
 from .process import Request

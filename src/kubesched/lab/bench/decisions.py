@@ -17,7 +17,7 @@ from kubesched.scheduler.framework.registry import Registry
 from kubesched.scheduler.nodes.podinfo import PodInfo
 
 from ..simulate.embedded import Embedded
-from .execute import config_of
+from .configuration import config_of
 from .maker import Maker
 from .measure import Decisions, Percentiles
 from .workloads import CreateNodes, CreatePods, Workload

@@ -14,7 +14,7 @@ import cProfile
 import fnmatch
 import random
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from typing import Any, Final
 
@@ -24,16 +24,17 @@ from kubesched.base.loop_watch import HoldLog, watch_loop
 from kubesched.base.tasks import TaskCrashedError
 from kubesched.base.times import RealClock, parse_duration
 from kubesched.cluster.schema import stored_form
-from kubesched.scheduler.config import DEFAULT_GATES, KubeSchedulerConfiguration, default_config, load_config_file
-from kubesched.scheduler.extenders.interface import Extender
+from kubesched.scheduler.config import DEFAULT_GATES
 from kubesched.scheduler.framework.registry import Registry
 
 from ..simulate.embedded import Embedded
+from .configuration import config_of, extenders_of
 from .devices import allocate_claims, driver_slice
 from .features import with_features
 from .maker import Maker, PodMaker
 from .measure import Run, Section, SectionTimer, StopwatchSearch, peak_rss_mib, resident_mib
 from .templates import Template
+from .waits import Labels, Wait, was_tried, why_unbound
 from .workloads import (
     AllocResourceClaims,
     Barrier,
@@ -54,7 +55,7 @@ from .workloads import (
     WorkloadError,
 )
 
-__all__ = ["config_of", "run_workload"]
+__all__ = ["run_workload"]
 
 #: Pods created before the scheduler gets the event loop.
 _YIELD_INTERVAL: Final = 50
@@ -69,19 +70,6 @@ _MEMORY_SECONDS: Final = 0.5
 _STILL_SECONDS: Final = 2.0
 
 Progress = Callable[[int, int], None]
-Labels = Mapping[str, str]
-
-
-def config_of(workload: Workload) -> KubeSchedulerConfiguration:
-    """Return the workload's scheduler configuration, else the default.
-
-    Raises:
-        ConfigError: when the file cannot be used.
-        WorkloadError: when the feature gates do not fit together.
-    """
-    path = workload.scheduler_config_path
-    gates = workload.gates
-    return load_config_file(workload.folder / path, gates=gates) if path else default_config(gates=gates)
 
 
 async def run_workload(
@@ -125,27 +113,6 @@ async def run_workload(
     )
 
 
-class _Wait:
-    """Wait of an operation for its pods, with their labels. The binding hook removes the pods one by one."""
-
-    def __init__(self, keys: dict[str, Labels]) -> None:
-        self.keys = keys
-        #: Set when the last pod is removed.
-        self.done = asyncio.Event()
-
-    def remove(self, key: str) -> None:
-        if self.keys.pop(key, None) is not None and not self.keys:
-            self.done.set()
-
-
-def _http_extenders(config: KubeSchedulerConfiguration) -> tuple[Extender, ...]:
-    if not config.extenders:
-        return ()
-    from kubesched.scheduler.extenders.http import http_extenders  # noqa: PLC0415 - an extra
-
-    return http_extenders(config.extenders)
-
-
 class _Execution:
     """Run of a workload: its cluster, open waits, and open measurements."""
 
@@ -170,7 +137,7 @@ class _Execution:
             with_faults=False,
             event_queue_size=1 << 20,
             on_bind=self._bound,
-            extenders=_http_extenders(config),
+            extenders=extenders_of(config),
             believe_priority=True,
             controllers=["resourceclaim"] if workload.feature_gates.get("DynamicResourceAllocation") else (),
             wrap_search=lambda search: StopwatchSearch.around(search, self._decisions),
@@ -186,7 +153,7 @@ class _Execution:
         #: Labels of the pods without a node that a later barrier waits for, by namespace and key.
         self._ledger: dict[str, dict[str, Labels]] = {}
         #: Waits that are open, or will open as soon as their pods are created.
-        self._waits: list[_Wait] = []
+        self._waits: list[Wait] = []
         self._last_bound = time.perf_counter()
         self._done = 0
         self._timer: SectionTimer | None = None
@@ -377,22 +344,22 @@ class _Execution:
             raise WorkloadError(f"{self._title}: {opcode}: unknown kind {data.get('kind')}")
         return kind
 
-    def _open_wait(self, keys: dict[str, Labels]) -> _Wait:
+    def _open_wait(self, keys: dict[str, Labels]) -> Wait:
         """Open a wait. From now on pods that are bound or deleted are removed from it."""
-        wait = _Wait(keys)
+        wait = Wait(keys)
         self._waits.append(wait)
         return wait
 
-    async def _wait(self, wait: _Wait, *, attempted: bool) -> None:
+    async def _wait(self, wait: Wait, *, attempted: bool) -> None:
         """Wait until these pods are bound (or, with ``attempted``, have been tried)."""
-        self._last_bound = time.perf_counter()
+        self._last_bound, store = time.perf_counter(), self.embedded.store
         wait.done.clear()  # the wait may have been empty between two pods
         try:
             while wait.keys:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(wait.done.wait(), _POLL_SECONDS if attempted else _CHECK_SECONDS)
                 if attempted:
-                    for key in [key for key in wait.keys if self._was_tried(key)]:
+                    for key in [key for key in wait.keys if was_tried(store, key)]:
                         wait.remove(key)
                 if wait.keys:
                     self._check_progress(wait.keys)
@@ -410,23 +377,14 @@ class _Execution:
         if quiet <= _STILL_SECONDS:
             return
         still = self.embedded.scheduler.is_idle and all(task.done() for task in self._background)
-        if still and not all(map(self._was_tried, keys)):
+        if still and not all(was_tried(self.embedded.store, key) for key in keys):
             still = False  # controllers may still have work to do first, such as making claims
         if quiet > (_STILL_SECONDS if still else _PATIENCE_SECONDS):
             example = min(keys)
             raise WorkloadError(
                 f"{self._title}: {len(keys):,} pods have no node, and nothing has been bound for {quiet:.0f} s; "
-                f"for example {example}: {self._why(example)}"
+                f"for example {example}: {why_unbound(self.embedded.scheduler, example)}"
             )
-
-    def _was_tried(self, key: str) -> bool:
-        item = self.embedded.store.table(PODS).objects.get(tuple(key.split("/", 1)))  # type: ignore[arg-type]  # two parts
-        return item is None or b'"PodScheduled"' in item.raw
-
-    def _why(self, key: str) -> str:
-        pod = self.embedded.scheduler.informers.live_pod(*key.split("/", 1))
-        conditions = pod.status.conditions if pod is not None else ()
-        return next((item.message for item in conditions if item.type == "PodScheduled"), "it was not tried yet")
 
     async def _settle(self) -> None:
         """Wait until the scheduler has seen all writes."""

@@ -11,7 +11,7 @@ import random
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from kubesched.api.groups import GATES
 from kubesched.api.kinds import CORE_EVENTS, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Kind
@@ -44,6 +44,10 @@ from kubesched.scheduler.scheduler import Scheduler
 
 __all__ = ["Embedded", "StoredObjects"]
 
+_SPREAD_KEY_GATES: Final = (
+    "MatchLabelKeysInPodTopologySpread",
+    "MatchLabelKeysInPodTopologySpreadSelectorMerge",
+)
 _Chosen: TypeAlias = Sequence[type[Controller] | str]
 
 
@@ -55,6 +59,25 @@ class Embedded:
         client: the in-process transport of everything but the scheduler.
         faults: injected faults between scheduler and store (default: none).
         scheduler, port, kubelets, controllers: the running parts; the last two are None when left out.
+
+    ``on_bind`` is called with (namespace, name, node) once the store has accepted a binding that the scheduler
+    sent.
+    ``believe_priority`` turns priority admission off: a pod's own ``spec.priority`` counts, as in upstream's
+    benchmark.
+
+    ``controllers`` also runs controllers of :mod:`kubesched.cluster.controllers`: all, or the ones that it names.
+    ``kubelet_options`` are passed on to :class:`~kubesched.cluster.kubelets.hollow.HollowKubelets`. ``stages``
+    are rules for times and failures of pods and storage, for both.
+
+    ``root_ca`` is the authority of the API server's certificate, as PEM text, which may be empty. If it is given, each
+    namespace has it in the ConfigMap ``kube-root-ca.crt``.
+    ``keep_finished`` keeps pods that have ended, however many there are, although all controllers run.
+
+    Without ``with_faults`` no faults can be injected, and no data is kept for them.
+
+    ``extenders``, ``wrap_search`` and ``observers`` are passed on to
+    :class:`~kubesched.scheduler.scheduler.Scheduler`. ``taint_new_nodes`` keeps pods off nodes that are created
+    without being Ready, until their kubelet reports; it needs the controller ``nodelifecycle``.
     """
 
     def __init__(
@@ -84,41 +107,13 @@ class Embedded:
     ) -> None:
         """Build the parts; must be called in a running event loop.
 
-        ``on_bind`` is called with (namespace, name, node) once the store has accepted a binding that the scheduler
-        sent.
-        ``believe_priority`` turns priority admission off: a pod's own ``spec.priority`` counts, as in upstream's
-        benchmark.
-
-        ``controllers`` also runs controllers of :mod:`kubesched.cluster.controllers`: all, or the ones that it names.
-        ``kubelet_options`` are passed on to :class:`~kubesched.cluster.kubelets.hollow.HollowKubelets`. ``stages``
-        are rules for times and failures of pods and storage, for both.
-
-        ``root_ca`` is the authority of the API server's certificate, as PEM text, which may be empty. If it is given, each
-        namespace has it in the ConfigMap ``kube-root-ca.crt``.
-        ``keep_finished`` keeps pods that have ended, however many there are, although all controllers run.
-
-        Without ``with_faults`` no faults can be injected, and no data is kept for them.
-
-        ``extenders``, ``wrap_search`` and ``observers`` are passed on to
-        :class:`~kubesched.scheduler.scheduler.Scheduler`. ``taint_new_nodes`` keeps pods off nodes that are created
-        without being Ready, until their kubelet reports; it needs the controller ``nodelifecycle``.
-
         Raises:
             ConfigError: when a profile cannot be built, or a configured extender is not among ``extenders``.
         """
-        rng = random.Random(seed)
-        self.clock = clock
-        features = gates.among(GATES)
-        self.store = Store(
-            clock,
-            random=_split(rng),
-            priority_admission=not believe_priority,
-            taint_new_nodes=taint_new_nodes,
-            features=features,
-        )
-        self.store.admission.merges_spread_keys = gates.enabled("MatchLabelKeysInPodTopologySpread") and gates.enabled(
-            "MatchLabelKeysInPodTopologySpreadSelectorMerge"
-        )
+        rng, self.clock = random.Random(seed), clock
+        admits = {"priority_admission": not believe_priority, "taint_new_nodes": taint_new_nodes}
+        self.store = Store(clock, random=_split(rng), features=gates.among(GATES), **admits)
+        self.store.admission.merges_spread_keys = all(map(gates.enabled, _SPREAD_KEY_GATES))
         self.faults = Faults(_split(rng))
         self.client = InProcessClient(self.store)
         self.port = _QuietPort(

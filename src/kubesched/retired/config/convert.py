@@ -17,9 +17,7 @@ from msgspec.structs import replace
 from kubesched.api.yamltext import Document
 from kubesched.scheduler.config.args import (
     InterPodAffinityArgs,
-    Part,
     PodTopologySpreadArgs,
-    UtilizationShapePoint,
     VolumeBindingArgs,
 )
 from kubesched.scheduler.config.decode import REMOVED_IN, Scheme, decode_args, duplicate_keys, strict_error
@@ -43,9 +41,10 @@ from kubesched.scheduler.config.types import (
 )
 
 from .default_plugins import PROVIDERS, VOLUME_LIMITS, default_plugins
+from .plugin_args import RENAMED, bind_timeout, hard_weight, plugin_config
 from .policy import Policy, policy_plugins
 from .profiles import Notes, explicit_plugins, merged_lists, multi_point_plugins
-from .retired_args import RETIRED_ARGS, RETIRED_PLUGINS, plain_args, retired_args_errors
+from .retired_args import RETIRED_PLUGINS
 from .types import (
     OLD_VERSIONS,
     SCHEMES,
@@ -53,7 +52,6 @@ from .types import (
     AlgorithmSource,
     AlphaConfiguration,
     LegacyLeaderElection,
-    LegacyPodTopologySpreadArgs,
     OldConfiguration,
     PolicyExtender,
     ProfiledConfiguration,
@@ -68,8 +66,6 @@ __all__ = ["Converted", "OldDocument", "convert", "convert_policy", "read_old"]
 #: Versions in whose last releases PodTopologySpread had replaced SelectorSpread.
 _SPREAD_GATE_ON: Final = ("v1beta1", "v1beta2", "v1beta3")
 _OLD_LOCKS: Final = frozenset({"endpoints", "configmaps", "endpointsleases", "configmapsleases"})
-_OLD_SLOPE: Final = (UtilizationShapePoint(utilization=0, score=0), UtilizationShapePoint(utilization=100, score=10))
-_RENAMED: Final = {"DefaultPodTopologySpread": "SelectorSpread"}
 _MAX_PERCENT: Final = 100
 
 
@@ -255,10 +251,10 @@ def _retired_in(config: KubeSchedulerConfiguration, known: frozenset[str], notes
 
 
 def _old_field_errors(config: OldConfiguration, version: str) -> Iterator[str]:
-    seconds = _bind_timeout(config)
+    seconds = bind_timeout(config)
     if seconds is not None and seconds < 0:
         yield invalid("bindTimeoutSeconds", seconds, "must be zero or a positive number of seconds")
-    weight = _hard_weight(config)
+    weight = hard_weight(config)
     if weight is not None and not 0 <= weight <= _MAX_PERCENT:
         yield invalid("hardPodAffinitySymmetricWeight", weight, "not in valid range [0-100]")
     if isinstance(config, V1Beta2Configuration):
@@ -277,14 +273,6 @@ def _is_address(text: str) -> bool:
     except ValueError:
         return False
     return bool(colon) and port.isascii() and port.isdigit() and int(port) <= 65535
-
-
-def _bind_timeout(config: OldConfiguration | None) -> int | None:
-    return config.bind_timeout_seconds if isinstance(config, AlphaConfiguration) else None
-
-
-def _hard_weight(config: OldConfiguration | None) -> int | None:
-    return config.hard_pod_affinity_symmetric_weight if isinstance(config, V1Alpha1Configuration) else None
 
 
 def _note_addresses(config: OldConfiguration, notes: Notes) -> None:
@@ -335,7 +323,7 @@ def _profile(
     *,
     spread: bool,
 ) -> ProfileConfig:
-    entries = _plugin_config(profile.plugin_config, path, config, gates, notes, spread=spread, version=version)
+    entries = plugin_config(profile.plugin_config, path, config, gates, notes, spread=spread, version=version)
     own = {attribute: getattr(profile.plugins, attribute) for attribute in profile.plugins.__struct_fields__}
     _note_limits(own, path, notes)
     if isinstance(config, V1Beta3Configuration):
@@ -377,9 +365,9 @@ def _lists(
 def _renamed(plugin_set: PluginSet, notes: Notes) -> PluginSet:
     def renamed(plugins: tuple[Plugin, ...]) -> tuple[Plugin, ...]:
         for plugin in plugins:
-            if plugin.name in _RENAMED:
-                notes.warn(f"plugin {plugin.name} is called {_RENAMED[plugin.name]} since Kubernetes 1.19")
-        return tuple(replace(plugin, name=_RENAMED.get(plugin.name, plugin.name)) for plugin in plugins)
+            if plugin.name in RENAMED:
+                notes.warn(f"plugin {plugin.name} is called {RENAMED[plugin.name]} since Kubernetes 1.19")
+        return tuple(replace(plugin, name=RENAMED.get(plugin.name, plugin.name)) for plugin in plugins)
 
     return PluginSet(enabled=renamed(plugin_set.enabled), disabled=renamed(plugin_set.disabled))
 
@@ -430,7 +418,7 @@ def _alpha1_profile(
             notes.warn("plugins.postFilter of v1alpha1 is called preScore today; its plugins are moved there")
             own["pre_score"] = post_filter
     _note_limits(own, "", notes)
-    entries = _plugin_config(config.plugin_config or (), "", config, gates, notes, spread=spread, version="v1alpha1")
+    entries = plugin_config(config.plugin_config or (), "", config, gates, notes, spread=spread, version="v1alpha1")
     plugins = _lists(own, "v1alpha1", config, gates, notes, spread=spread, provider=provider)
     return ProfileConfig(scheduler_name=name, plugins=plugins, plugin_config=entries)
 
@@ -438,7 +426,7 @@ def _alpha1_profile(
 def _policy_profile(
     policy: Policy, config: V1Alpha1Configuration | None, gates: FeatureGates, notes: Notes, *, spread: bool
 ) -> ProfileConfig:
-    weight = policy.hard_pod_affinity_symmetric_weight or _hard_weight(config)
+    weight = policy.hard_pod_affinity_symmetric_weight or hard_weight(config)
     chosen = policy_plugins(policy, notes, spread=spread)
     lists, disabled = chosen.lists, {}
     if isinstance(config, AlphaConfiguration) and config.disable_preemption:
@@ -451,79 +439,8 @@ def _policy_profile(
         )
     defaulting = "System" if chosen.spreads_by_default else "List"
     entries.append(PluginConfig(name="PodTopologySpread", args=PodTopologySpreadArgs(defaulting_type=defaulting)))
-    seconds = _bind_timeout(config)
+    seconds = bind_timeout(config)
     if seconds is not None:
         entries.append(PluginConfig(name="VolumeBinding", args=VolumeBindingArgs(bind_timeout_seconds=seconds)))
     plugins = explicit_plugins(lists, disabled, gates, notes)
     return ProfileConfig(scheduler_name=DEFAULT_SCHEDULER_NAME, plugins=plugins, plugin_config=tuple(entries))
-
-
-# -- plugin arguments --------------------------------------------------------------------------------------------
-
-
-def _plugin_config(
-    entries: Iterable[PluginConfig],
-    path: str,
-    config: OldConfiguration,
-    gates: FeatureGates,
-    notes: Notes,
-    *,
-    spread: bool,
-    version: str,
-) -> tuple[PluginConfig, ...]:
-    """Convert a profile's arguments to today's types, completed by fields that older versions had elsewhere."""
-    found: list[PluginConfig] = []
-    errors: list[str] = []
-    for index, entry in enumerate(entries):
-        at = f"{path}pluginConfig[{index}]"
-        if entry.name in VOLUME_LIMITS:
-            notes.warn(f"{at}: {entry.name} takes no arguments; the entry is ignored")
-            continue
-        args: Any = entry.args
-        if isinstance(args, LegacyPodTopologySpreadArgs):
-            args = _spread_args(args, spread=spread)
-        elif entry.name in RETIRED_ARGS and isinstance(args, Part):
-            errors += retired_args_errors(args, f"{at}.args")
-            args = plain_args(args)
-        found.append(PluginConfig(name=_RENAMED.get(entry.name, entry.name), args=args))
-    if errors:
-        raise ConfigError("validate", errors)
-    given = {entry.name for entry in found}
-    extra: dict[str, Any] = {}
-    if "PodTopologySpread" not in given and not spread:
-        extra["PodTopologySpread"] = PodTopologySpreadArgs(defaulting_type="List")
-    weight = _hard_weight(config)
-    if weight is not None:
-        extra["InterPodAffinity"] = InterPodAffinityArgs(hard_pod_affinity_weight=weight)
-    seconds = _bind_timeout(config)
-    if seconds is not None:
-        extra["VolumeBinding"] = VolumeBindingArgs(bind_timeout_seconds=seconds)
-    for name, args in extra.items():
-        if name in given:
-            notes.warn(f"{path}pluginConfig of {name} is used, the older field for the same value is ignored")
-        else:
-            found.append(PluginConfig(name=name, args=args))
-    if version in ("v1beta2", "v1beta3") and gates.enabled("StorageCapacityScoring"):
-        found = _with_old_slope(found, notes)
-    return tuple(found)
-
-
-def _spread_args(args: LegacyPodTopologySpreadArgs, *, spread: bool) -> PodTopologySpreadArgs:
-    system = spread and not args.default_constraints
-    return PodTopologySpreadArgs(
-        default_constraints=args.default_constraints,
-        defaulting_type=args.defaulting_type or ("System" if system else "List"),
-    )
-
-
-def _with_old_slope(entries: list[PluginConfig], notes: Notes) -> list[PluginConfig]:
-    """Add the old default shape for storage scores: a full node was best then, an empty one is today."""
-    notes.warn("VolumeBinding scores storage by the default shape of its version: 0 at 0 %, 10 at 100 %")
-    if all(entry.name != "VolumeBinding" for entry in entries):
-        entries = [*entries, PluginConfig(name="VolumeBinding", args=VolumeBindingArgs())]
-    return [
-        replace(entry, args=replace(entry.args, shape=_OLD_SLOPE))
-        if isinstance(entry.args, VolumeBindingArgs) and not entry.args.shape
-        else entry
-        for entry in entries
-    ]

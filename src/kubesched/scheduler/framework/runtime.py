@@ -137,18 +137,7 @@ class Framework:
         self.points: Mapping[str, Sequence[tuple[str, int]]] = {
             point.key: list(points.get(point.key, ())) for point in POINTS
         }
-        pre_filter, filter_, pre_score, score = self._evaluations()
-        self._pre_filtered, self._pre_scored = pre_filter, pre_score
-        self.filters = tuple(
-            FilterEntry(self.answering[name], index, self.stopwatch, filter_[name])
-            for index, (name, _) in enumerate(self.points["filter"])
-        )
-        self.scores = tuple(
-            ScoreEntry(self.answering[name], weight or 1, self.stopwatch, evaluations=score[name])
-            for name, weight in self.points["score"]
-        )
-        #: Greatest total score that a node can have.
-        self.most_total = MAX_NODE_SCORE * sum([entry.weight for entry in self.scores])
+        self._make_entries()
         self._with_extensions = tuple(
             plugin for plugin in self._points["preFilter"] if self.answering[plugin.name].has_what_if
         )
@@ -166,6 +155,21 @@ class Framework:
         self.groups = GroupPoints(
             self._driver, self._points, {name: weight or 1 for name, weight in self.points["placementScore"]}
         )
+
+    def _make_entries(self) -> None:
+        """Make the entries through which the decision core asks the Filter and Score plugins."""
+        pre_filter, filter_, pre_score, score = self._evaluations()
+        self._pre_filtered, self._pre_scored = pre_filter, pre_score
+        self.filters = tuple(
+            FilterEntry(self.answering[name], index, self.stopwatch, filter_[name])
+            for index, (name, _) in enumerate(self.points["filter"])
+        )
+        self.scores = tuple(
+            ScoreEntry(self.answering[name], weight or 1, self.stopwatch, evaluations=score[name])
+            for name, weight in self.points["score"]
+        )
+        #: Greatest total score that a node can have.
+        self.most_total = MAX_NODE_SCORE * sum([entry.weight for entry in self.scores])
 
     def _evaluations(self) -> list[dict[str, CounterValue]]:
         """Return a counter of evaluations by plugin, for each of four points. All exist from the start, at 0."""

@@ -115,7 +115,7 @@ class SchedulingQueue:
     ) -> None:
         metrics = metrics if metrics is not None else SchedulerMetrics()
         self._clock = clock
-        self._queues = SubQueues(
+        self._queues = queues = SubQueues(
             order,
             initial_backoff=initial_backoff,
             max_backoff=max_backoff,
@@ -130,37 +130,26 @@ class SchedulingQueue:
         self._in_flight = InFlight(metrics.inflight_events)
         self._hints = Hints(queueing_hints, clock, metrics)
         self._templates = PodTemplates()
-        self.nominator = Nominator(pod_lister, self._queues.pod_info, self._in_flight.pod_info)
+        self.nominator = Nominator(pod_lister, queues.pod_info, self._in_flight.pod_info)
         gates = PreEnqueue(pre_enqueue, self._hints.events_of, clock, metrics)
         self._waiters = Waiters()
         self._slices = Slices(slice_time, self._waiters.notify)
-        self._loops = FlushLoops(
-            clock,
-            self._queues,
-            max_in_unschedulable,
-            self._slices,
-            flush_backoff=self.flush_backoff_completed,
-            flush_leftover=self.flush_unschedulable_leftover,
-        )
+        flushes = {"flush_backoff": self.flush_backoff_completed, "flush_leftover": self.flush_unschedulable_leftover}
+        self._loops = FlushLoops(clock, queues, max_in_unschedulable, self._slices, **flushes)
         self._moves = Moves(
-            self._queues, gates, self.nominator, clock, metrics, self._loops.resume, pop_from_backoff=pop_from_backoff
+            queues, gates, self.nominator, clock, metrics, self._loops.resume, pop_from_backoff=pop_from_backoff
         )
         self._leftovers = Leftovers(
-            self._queues, self._in_flight, self.nominator, max_in_unschedulable, kind_of, self._moves.count_rejectors
+            queues, self._in_flight, self.nominator, max_in_unschedulable, kind_of, self._moves.count_rejectors
         )
         self._event_moves = EventMoves(
-            self._queues, self._moves, self._hints, self.nominator, self._in_flight, self._waiters.notify
+            queues, self._moves, self._hints, self.nominator, self._in_flight, self._waiters.notify
         )
         self._scheduling_cycle = 0
         self._closed = False
         #: Read access: places of pods, lists of pods, the checker.
         self.views = QueueViews(
-            self._queues,
-            self._in_flight,
-            self.nominator,
-            metrics.unschedulable_pods,
-            self._slices,
-            max_in_unschedulable,
+            queues, self._in_flight, self.nominator, metrics.unschedulable_pods, self._slices, max_in_unschedulable
         )
 
     # -- what event handlers call ----------------------------------------------------------------------

@@ -210,10 +210,8 @@ def gather(
         metadata = item.data["metadata"]
         try:
             arrival = arrival_of(item)
-            if metadata.get("uid") in made_already or controller_of(metadata) is not None:
-                made = [item]
-            else:
-                made = _expand(item, names, typed, tracked=controllers != "none")
+            is_made = metadata.get("uid") in made_already or controller_of(metadata) is not None
+            made = [item] if is_made else _expand(item, names, typed, tracked=controllers != "none")
             if item.kind in _DRIVEN[controllers]:
                 intake.driven.append(made[0])
                 if controllers == "all" or _becomes_gang(item, features):

@@ -57,14 +57,14 @@ def outcome(
     nodes: NodeBook,
 ) -> Result:
     """Return the result of a run that ended at ``end``, in virtual seconds since the start."""
-    pods = embedded.pods()
-    scheduler = embedded.scheduler
+    pods, scheduler = embedded.pods(), embedded.scheduler
     times = book.pods(lambda pod: scheduler.queue.views.get_pod(pod.name, pod.namespace), scheduler.informers.seen)
     series, shares = course.finish(end, len(embedded.scheduler.cache.pods))
     missing = _missing_nodes(embedded, pods)
     lost = {key for item in missing for key in item.pods}
     infos = _infos(embedded)
     failed = {info.name for info in infos if info.node is not None and is_failed(info.node)}
+    working = [info for info in infos if info.name not in failed]
     stuck = {pod.key for pod in pods if pod.spec.node_name in failed and pod.status.phase not in FINISHED}
     placed = [pod for pod in pods if pod.spec.node_name and pod.key not in lost and pod.key not in stuck]
     waiting = [pod for pod in pods if not pod.spec.node_name]
@@ -90,10 +90,7 @@ def outcome(
         stopped=stopped,
         virtual_seconds=end,
         totals=totals,
-        resources=[
-            *_cluster_use([one for one in infos if one.name not in failed], names, course.peak),
-            *cluster_devices(embedded),
-        ],
+        resources=[*_cluster_use(working, names, course.peak), *cluster_devices(embedded)],
         nodes=_node_uses(embedded, infos, names),
         placements=_placements(embedded, book, placed),
         pending=pending,

@@ -137,6 +137,10 @@ async def simulate(
     needs = Intake(objects=[*intake.everything(), *expecting], driven=intake.driven)
     if needs.uses_storage:
         intake.objects = in_order(with_default_class(intake.objects))
+    steered = drive is not None
+    chosen = (
+        ALL if running == "all" else (*_controllers(needs, steered=steered, events=bool(events)), *more_controllers)
+    )
     config = config if config is not None else default_config(gates=gates)
     _check_extenders(config, extenders)
     unread = unread_groups(intake.everything(), config, gates.among(GATES))
@@ -153,14 +157,12 @@ async def simulate(
         event_cache_size=_EVENTS,
         event_refresh_seconds=math.inf,
         on_bind=session.bound,
-        controllers=ALL
-        if running == "all"
-        else [*_controllers(needs, steered=drive is not None, events=bool(events)), *more_controllers],
+        controllers=chosen,
         stages=stages,
         extenders=extenders,
         observers=[one for one in (session, scaler, *observers, recorder) if one is not None],
         keep_finished=bool(groups) and not controllers,
-        with_faults=drive is not None,
+        with_faults=steered,
     )
     if recorder is not None:
         recorder.attach(embedded.scheduler)
@@ -168,22 +170,35 @@ async def simulate(
     if timer is not None:
         times.attach(embedded.scheduler.frameworks.values(), now=timer)
     session.follow(embedded, Shapes(*requests_of(intake)), scaler)
-    # Running objects exist when the scheduler starts. Pods to be placed follow in the order of the manifests.
-    before, new = intake.split()
-    session.refused += _stored(embedded, before, intake)
     closing_records = nullcontext() if recorder is None else closing(recorder)
     with session.problems, _watching(embedded, session.loop, on_slow_plugin), closing_records:
-        async with embedded.running():
-            session.refused += _stored(embedded, new, intake)
-            session.total = pods_to_come(intake)
-            found = session.look(await (drive(session) if drive is not None else session.until_settled(session.until)))
-            found = msgspec.structs.replace(found, plugin_times=plugin_times_report(times.rows()))
-            if explain:
-                found = msgspec.structs.replace(found, explanation=session.explain(explain))
-            found = msgspec.structs.replace(found, warnings=[*found.warnings, *at_end(embedded.store)])
+        found = await _played(session, embedded, intake, drive, times, explain, at_end)
     if session.progress_error is not None:
         raise session.progress_error
     return session.complete(found)
+
+
+async def _played(
+    session: Session,
+    embedded: Embedded,
+    intake: Intake,
+    drive: Drive | None,
+    times: PluginTimes,
+    explain: Sequence[str],
+    at_end: Callable[[Store], Sequence[str]],
+) -> Result:
+    """Run the cluster to its end, and return what is to be seen then."""
+    # Running objects exist when the scheduler starts. Pods to be placed follow in the order of the manifests.
+    before, new = intake.split()
+    session.refused += _stored(embedded, before, intake)
+    async with embedded.running():
+        session.refused += _stored(embedded, new, intake)
+        session.total = pods_to_come(intake)
+        found = session.look(await (drive(session) if drive is not None else session.until_settled(session.until)))
+        found = msgspec.structs.replace(found, plugin_times=plugin_times_report(times.rows()))
+        if explain:
+            found = msgspec.structs.replace(found, explanation=session.explain(explain))
+        return msgspec.structs.replace(found, warnings=[*found.warnings, *at_end(embedded.store)])
 
 
 def _with_least_nodes(given: Sequence[NodeGroup], intake: Intake) -> list[NodeGroup]:
