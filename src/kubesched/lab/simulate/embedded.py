@@ -11,7 +11,7 @@ import random
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from kubesched.api.groups import GATES
 from kubesched.api.kinds import CORE_EVENTS, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Kind
@@ -44,10 +44,6 @@ from kubesched.scheduler.scheduler import Scheduler
 
 __all__ = ["Embedded", "StoredObjects"]
 
-_SPREAD_KEY_GATES: Final = (
-    "MatchLabelKeysInPodTopologySpread",
-    "MatchLabelKeysInPodTopologySpreadSelectorMerge",
-)
 _Chosen: TypeAlias = Sequence[type[Controller] | str]
 
 
@@ -113,7 +109,9 @@ class Embedded:
         rng, self.clock = random.Random(seed), clock
         admits = {"priority_admission": not believe_priority, "taint_new_nodes": taint_new_nodes}
         self.store = Store(clock, random=_split(rng), features=gates.among(GATES), **admits)
-        self.store.admission.merges_spread_keys = all(map(gates.enabled, _SPREAD_KEY_GATES))
+        adds_keys = gates.enabled("MatchLabelKeysInPodTopologySpread")
+        merges_keys = gates.enabled("MatchLabelKeysInPodTopologySpreadSelectorMerge")
+        self.store.admission.merges_spread_keys = adds_keys and merges_keys
         self.faults = Faults(_split(rng))
         self.client = InProcessClient(self.store)
         self.port = _QuietPort(
