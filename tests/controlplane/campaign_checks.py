@@ -88,12 +88,10 @@ class Checks:
                 self._broken.append(f"S5: {name} was being deleted, and was bound")
             if stored.typed.spec.scheduling_gates:
                 self._broken.append(f"S5: {name} is gated, and was bound")
-            if name in self._elsewhere:
+            if name in self._elsewhere or IS_REPETITION.get():
                 self._elsewhere.discard(name)
                 self.disturbed.add(node_name)
                 return stored
-            if IS_REPETITION.get():
-                self.disturbed.add(node_name)
             senders = self._binders[uid] = set(self._senders.get(f"{_POD}{name}/binding", ()))
             self._check_volumes(stored.typed)
             self._check_room(node_name, senders)

@@ -56,6 +56,21 @@ def test_devices_of_a_pod_that_is_rejected_before_its_claim_is_written() -> None
     play(scenario, config=a_profile("Slow"), plugins=[holder(diary, "Slow", "permit")])
 
 
+def test_a_pod_that_another_plugin_rejects_does_not_wake_itself() -> None:
+    """Its devices were in flight, so pods that wait for devices are woken; it is not one of them."""
+    diary = Answers(permit=Status.unschedulable("never"))
+
+    async def scenario(there: World) -> None:
+        one_device(there)
+        for name in ("first", "second"):
+            asks(there, name)
+        await there.settle()
+        await there.sleep(60)
+        assert diary.diary == ["Slow.permit", "Slow.permit"]
+
+    play(scenario, config=a_profile("Slow"), plugins=[holder(diary, "Slow", "permit")])
+
+
 def test_devices_that_a_rule_no_longer_taints() -> None:
     async def scenario(there: World) -> None:
         one_device(there)

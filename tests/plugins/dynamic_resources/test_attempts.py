@@ -10,8 +10,8 @@ import pytest
 from dra_kit import DRIVER, claim, on_node, pod, resource_slice, results
 from plugin_kit import House, message, post_filter, scenario
 
-from kubesched.api.decode import from_builtins
-from kubesched.api.resource import DeviceTaintRule
+from kubesched.api.decode import DecodeError, from_builtins
+from kubesched.api.resource import CLAIM_FINALIZER, DeviceTaintRule, ResourceClaim
 from kubesched.api.types import Pod
 from kubesched.api.wire import ApiError
 from kubesched.scheduler.core.diagnosis import NodeStatuses, Rejection
@@ -316,6 +316,78 @@ def test_devices_of_a_write_that_preemptors_cancel_are_not_given_to_another_clai
         assert house.devices("a") == house.in_use() == ["n1/gpu-0"]
         assert "cannot allocate all claims" in message(house, pod("second", "b"))
         assert len(house.manager.in_flight) == 0
+
+    scenario(main)
+
+
+@pytest.mark.parametrize("later", [None, FailsSoon], ids=["alone", "beside another plugin"])
+def test_a_preemptor_comes_before_the_write_of_the_next_claim(later: type[Plugin] | None) -> None:
+    async def main() -> None:
+        house = House(nodes=1, devices=2, later=later)
+        for name in ("a", "b"):
+            house.server.put(claim(name, metadata={"finalizers": [CLAIM_FINALIZER]}))
+        house.server.late = True
+        house.server.seconds = 5.0
+        attempt = house.decide(pod("first", "a", "b"))
+        state, info, node = attempt
+        assert house.framework.binding.pre_bind_pre_flight(state, info, node) is None
+        entry = PodInPreBind(asyncio.ensure_future(house.framework.binding.pre_bind(*attempt)))
+        house.handle.pods_in_pre_bind.add(info.uid, entry)
+        await asyncio.sleep(1)
+        assert entry.cancel("preempted")
+        status = await entry.result()
+        assert status is not None
+        assert "preempted" in status.message()
+        house.framework.unreserve(*attempt)
+        await house.settle()
+        assert (house.devices("a"), house.devices("b")) == (house.in_use(), [])
+
+    scenario(main)
+
+
+@pytest.mark.parametrize("answer", ["another kind", "no JSON"])
+def test_an_answer_that_is_no_claim_says_nothing_of_a_write(answer: str) -> None:
+    async def main() -> None:
+        house = House(nodes=1, devices=1)
+        for name in ("a", "b"):
+            house.server.put(claim(name))
+        house.server.late = True
+        house.server.lost.append(ConnectionResetError("gone"))
+        real, answers = house.server.get_object, [answer]
+
+        async def strange(*args: Any) -> Any:
+            if not answers:
+                return await real(*args)
+            if answers.pop() == "no JSON":
+                raise DecodeError("JSON is malformed")
+            return from_builtins({"kind": "Status", "metadata": {}}, ResourceClaim)
+
+        house.server.get_object = strange  # type: ignore[assignment, method-assign]
+        assert await house.bind(house.decide(pod("first", "a"))) is not None
+        await house.settle()
+        assert answers == []
+        assert house.devices("a") == house.in_use() == ["n1/gpu-0"]
+        assert "cannot allocate all claims" in message(house, pod("second", "b"))
+
+    scenario(main)
+
+
+def test_the_wait_for_devices_ends_when_the_scheduler_stops() -> None:
+    async def main() -> None:
+        house = House(nodes=1, devices=1)
+        device = {"name": "gpu-0", "bindingConditions": ["ready"], "bindingFailureConditions": ["bad"]}
+        house.objects.put("resourceslices", "n1", resource_slice("n1", [device]))
+        house.server.put(claim())
+        attempt = house.decide(pod("p", "c"))
+        entry = PodInPreBind(asyncio.ensure_future(house.bind(attempt)))
+        house.handle.pods_in_pre_bind.add(attempt[1].uid, entry)
+        await asyncio.sleep(1)
+        before = asyncio.get_running_loop().time()
+        house.handle.pods_in_pre_bind.stop()
+        status = await entry.result()
+        assert asyncio.get_running_loop().time() == before
+        assert status is not None
+        assert "context canceled" in status.message()
 
     scenario(main)
 

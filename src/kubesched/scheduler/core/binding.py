@@ -355,14 +355,14 @@ class BindingCycles:
                 self._refused(pod, failure.message())
             if not rejected:
                 nominating = NominatingInfo.override(attempt.node_name)
+        events, uid = [(ASSIGNED_POD_DELETE, pod, None), *attempt.state.given_back], pod.uid
         if not rejected:
-            self._queue.move_all_to_active_or_backoff_queue(ASSIGNED_POD_DELETE, pod, None)
+            for event in events:
+                self._queue.move_all_to_active_or_backoff_queue(*event)
         self._failures.fail(attempt, failure, nominating)
         if rejected:
-            uid = pod.uid
-            self._queue.move_all_to_active_or_backoff_queue(
-                ASSIGNED_POD_DELETE, pod, None, lambda other: other.uid != uid
-            )
+            for event in events:
+                self._queue.move_all_to_active_or_backoff_queue(*event, lambda other: other.uid != uid)
 
 
 def _unless_skipped(status: Status | None) -> Status | None:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from .events import ClusterEvent
 
 if TYPE_CHECKING:
     from kubesched.api.types import Pod
 
     from .group_trial import GroupTrial
 
-__all__ = ["PODS_TO_ACTIVATE", "CycleState", "PodsToActivate"]
+__all__ = ["PODS_TO_ACTIVATE", "Change", "CycleState", "PodsToActivate"]
 
 #: Reserved key of the object with the pods that the queue activates when the attempt succeeds.
 PODS_TO_ACTIVATE: Final = "kubernetes.io/pods-to-activate"
+#: Change that may help other pods: the event, the object before and after it.
+Change: TypeAlias = tuple[ClusterEvent, Any, Any]
 
 
 class PodsToActivate:
@@ -37,6 +41,7 @@ class CycleState:
         skip_filter, skip_score, skip_pre_bind: names of the plugins that answered Skip at the point before.
         parallel_pre_bind: names of the plugins whose PreBind may run in parallel.
         absent: names of the plugins that have nothing to do for the pod.
+        given_back: changes by Unreserve that no watch shows. The queue is told of them if the binding failed. Not upstream's.
         group: the trial of the pod's group that the attempt is part of; None for a pod on its own, and again once the
             group's placement is final.
         skip_all_post_filter: True if PostFilter is not to run.
@@ -47,6 +52,7 @@ class CycleState:
     __slots__ = (
         "_values",
         "absent",
+        "given_back",
         "group",
         "parallel_pre_bind",
         "pre_filter_ended_by",
@@ -61,6 +67,7 @@ class CycleState:
         self._values: dict[Hashable, Any] = {}
         self.record_plugin_metrics = False
         self.absent: frozenset[str] = frozenset()
+        self.given_back: tuple[Change, ...] = ()
         self.group: GroupTrial | None = None
         self.skip_filter: frozenset[str] = frozenset()
         self.skip_score: frozenset[str] = frozenset()
@@ -99,6 +106,7 @@ class CycleState:
         twin = CycleState.__new__(CycleState)
         twin._values = {key: value.clone() if hasattr(value, "clone") else value for key, value in self._values.items()}
         twin.absent = self.absent
+        twin.given_back = ()
         twin.group = self.group
         twin.record_plugin_metrics = self.record_plugin_metrics
         twin.skip_filter, twin.skip_score = self.skip_filter, self.skip_score

@@ -121,6 +121,7 @@ class PodInPreBind:
         self._finished = False
         self._writes = 0
         self._ending: list[asyncio.Future[Any]] = []
+        self._has_ended = False
         #: Reason for which the pod was cancelled; empty if it was not.
         self.cause = ""
         #: True when the scheduler stops. A plugin that waits should give up then; its failure is not reported.
@@ -160,7 +161,12 @@ class PodInPreBind:
         """Block that :meth:`cancel` and :meth:`end` do not interrupt; they have their effect after it.
 
         It is for a write that the API server may carry out although nobody awaits its answer any more.
+
+        Raises:
+            CancelledError: when the work was cancelled; the cancellation itself would arrive within the write.
         """
+        if self._has_ended:
+            raise asyncio.CancelledError
         self._writes += 1
         try:
             yield
@@ -170,6 +176,7 @@ class PodInPreBind:
 
     def _end_now(self) -> None:
         while self._ending and not self._writes:
+            self._has_ended = True
             self._ending.pop().cancel()
 
     def mark_prebound(self) -> bool:

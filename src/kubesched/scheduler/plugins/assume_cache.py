@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -83,14 +83,8 @@ class AssumeCache(Generic[T]):
         what: str,
         missing: str = 'could not find {what} "{key}"',
         stale: str = '{what} "{key}" is out of sync (stored: {stored}, assume: {assumed})',
-        *,
-        index: Subscriber | None = None,
     ) -> None:
-        """``what`` is the kind in error texts: ``missing`` for an unknown object, ``stale`` for an old one.
-
-        ``index`` receives all changes before the subscribers do, but no announcements.
-        """
-        self._index: Final = index
+        """``what`` is the kind in error texts: ``missing`` for an unknown object, ``stale`` for an old one."""
         self._what: Final = what
         self._missing: Final = missing
         self._stale: Final = stale
@@ -197,10 +191,6 @@ class AssumeCache(Generic[T]):
             self._entries[key] = _Entry(entry.api, _version(entry.api) or 0)
             self._deliver("on_update", old, entry.api)
 
-    def announce(self, old: T, new: T) -> None:
-        """Tell the subscribers of a change that concerns no object of the cache, but something that was to become one."""
-        self._send(self._subscribers, "on_update", old, new)
-
     # -- the informer's side ---------------------------------------------------------------------------
 
     def on_add(self, obj: T, is_initial: bool) -> None:
@@ -237,12 +227,8 @@ class AssumeCache(Generic[T]):
         self._subscribers.append(handler)
 
     def _deliver(self, method: str, *args: Any) -> None:
-        receivers = self._subscribers if self._index is None else [self._index, *self._subscribers]
-        self._send(receivers, method, *args)
-
-    def _send(self, receivers: Iterable[Subscriber], method: str, *args: Any) -> None:
-        """Send an event after all earlier events, even if a receiver causes another event meanwhile."""
-        self._undelivered.extend((getattr(receiver, method), args) for receiver in receivers)
+        """Deliver an event after all earlier events, even if a subscriber causes another event meanwhile."""
+        self._undelivered.extend((getattr(subscriber, method), args) for subscriber in self._subscribers)
         if self._is_delivering:
             return
         self._is_delivering = True

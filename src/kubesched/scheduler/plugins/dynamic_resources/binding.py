@@ -13,13 +13,15 @@ from typing import Final
 
 from kubesched.api.resource import DeviceRequestAllocationResult, ResourceClaim
 from kubesched.api.types import Pod
-from kubesched.api.wire import ApiError
 
+from ...framework.cycle_state import Change
+from ...framework.events import ActionType, ClusterEvent, EventResource
 from ...framework.interface import Handle, PostFilterResult
 from ...framework.status import Status
+from ...framework.uncertain import NO_CLEAR_ANSWER
 from ..assume_cache import AssumeError
 from .claim_state import ClaimState, PodClaim
-from .claims import is_reserved_for
+from .claims import is_reserved_for, with_status
 from .conditions import BindingFailedError, is_ready, is_timed_out, with_conditions
 from .extended_resources import is_in_memory
 from .manager import DeviceManager
@@ -31,10 +33,11 @@ _log = logging.getLogger("kubesched.scheduler.plugins")
 
 #: Longest time in seconds between two checks of binding conditions. A change of a claim causes a check, too.
 _INTERVAL: Final = 5.0
+_CHANGED: Final = ClusterEvent(EventResource.RESOURCE_CLAIM, ActionType.UPDATE)
 DEALLOCATED: Final = Status.unschedulable("deallocation of ResourceClaim completed")
 DELETED: Final = Status.unschedulable("deletion of ResourceClaim completed")
 UNRESERVED: Final = Status.unresolvable("ResourceClaim unreserved for PodGroup")
-_FAILURES: Final = (WriteError, ApiError, OSError)
+_FAILURES: Final = (WriteError, *NO_CLEAR_ANSWER)
 
 
 class Binding:
@@ -52,6 +55,9 @@ class Binding:
 
     async def bind(self, attempt: ClaimState, pod: Pod, node_name: str) -> Status | None:
         """Write what Reserve decided, and wait until the devices are ready. None on success."""
+        entry = self._handle.pods_in_pre_bind.get(pod.uid)
+        if entry is not None:
+            entry.wake_on_end(lambda: self._manager.wake(each.claim.key for each in attempt.claims))
         await self._manager.released(pod.uid)
         try:
             for each in attempt.claims:
@@ -83,6 +89,8 @@ class Binding:
                 return self._waited(awaited, start, "error", error)
             if all(ready):
                 return self._waited(awaited, start, "success", None)
+            if self._handle.pods_in_pre_bind.stopping:
+                return self._waited(awaited, start, "error", BindingFailedError("context canceled"))
             left = deadline - self._handle.clock.now()
             if left <= 0:
                 expired = _TimedOutError("device binding timeout: context deadline exceeded")
@@ -115,30 +123,33 @@ class Binding:
 
     # -- Unreserve -------------------------------------------------------------------------------------
 
-    def undo(self, attempt: ClaimState, *, is_trial: bool = False) -> None:
-        """Give back the allocations and reservations that the attempt holds.
+    def undo(self, attempt: ClaimState, *, is_trial: bool = False) -> tuple[Change, ...]:
+        """Give back the allocations and reservations that the attempt holds. Return the changes that free devices.
 
         Allocations that were written stay, and reservations for pod groups. ``is_trial``: nothing was written.
         """
         manager, pod = self._manager, attempt.pod
         reserved: list[PodClaim] = []
+        freed: list[Change] = []
         for each in attempt.claims:
             if each.signalled:
                 each.signalled, each.pending = False, None
-                end = manager.in_flight.maybe_remove if is_trial else manager.end_pending
-                if end(each.initial_uid):
+                pending = manager.in_flight.claim(each.initial_uid)
+                if pending is not None and manager.in_flight.maybe_remove(each.initial_uid):
                     manager.claims.restore(each.claim.key)
+                    freed.append((_CHANGED, pending, with_status(pending, allocation=None)))
             if each.is_special or each.group is not None:
                 continue
             if each.is_allocated and is_reserved_for(each.claim, pod):
                 reserved.append(each)
         if is_trial:
-            return
+            return tuple(freed)
         special = attempt.special
         created = special.claim if special is not None and special.created else None
         if reserved or created is not None:
             done = manager.begin_release(pod.uid)
             self._handle.spawn(self._undo(pod, reserved, created, done), f"unreserve {pod.key}")
+        return tuple(freed)
 
     async def _undo(
         self, pod: Pod, reserved: list[PodClaim], created: ResourceClaim | None, done: asyncio.Future[None]

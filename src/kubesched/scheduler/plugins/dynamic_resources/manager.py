@@ -35,7 +35,6 @@ from ...framework.interface import Handle, RowArray
 from ...nodes.node_table import NODE_CHANGED
 from ...nodes.nodeinfo import NodeInfo
 from ..assume_cache import AssumeCache, OnChange
-from .claims import with_status
 from .class_mapping import class_mapping
 from .in_flight import InFlight
 from .slices import SliceTracker
@@ -74,7 +73,7 @@ class DeviceManager:
             list_type_attributes=handle.gate("DRAListTypeAttributes"),
         )
         self.allocated = AllocatedDevices(self.features)
-        self.claims = AssumeCache[ResourceClaim]("ResourceClaim", index=OnChange(self._claim_changed))
+        self.claims = AssumeCache[ResourceClaim]("ResourceClaim")
         self.in_flight = InFlight(self._recount)
         self._inventory = Inventory(self.features)
         self._handle = handle
@@ -92,6 +91,7 @@ class DeviceManager:
         self._after_deletion: dict[str, Callable[[], None]] = {}
         #: Futures for the end of the last write that gives back a pod's reservations, by the pod's UID.
         self._releases: dict[str, asyncio.Future[None]] = {}
+        self.claims.add_handler(OnChange(self._claim_changed))
         self.slices.add_handler(_SliceReader(self._inventory))
         handle.watch(CLAIMS, self.claims, relays=True)
         handle.watch(SLICES, self.slices, relays=True)
@@ -198,8 +198,10 @@ class DeviceManager:
         Raises:
             TimeoutError: when the informer has not shown it within ``seconds``.
         """
-        if self.claims.find(key) is None and not await self.changed([key], seconds):
-            raise TimeoutError(f"the informer has not shown it within {seconds:g} s")
+        if self.claims.find(key) is None:
+            await self.changed([key], seconds)
+            if self.claims.find(key) is None:
+                raise TimeoutError(f"the informer has not shown it within {seconds:g} s, or the scheduler stops")
 
     async def changed(self, keys: Sequence[str], seconds: float) -> bool:
         """Wait until one of these claims changes, for at most ``seconds``. True if one did."""
@@ -218,6 +220,13 @@ class DeviceManager:
                     if not waiting:
                         del self._awaited[key]
         return True
+
+    def wake(self, keys: Iterable[str]) -> None:
+        """End the waits for these claims."""
+        for key in keys:
+            for future in self._awaited.pop(key, ()):
+                if not future.done():
+                    future.set_result(None)
 
     def after_deletion(self, key: str, then: Callable[[], None] | None) -> None:
         """Call ``then`` once the informer shows that a claim is gone; None cancels an earlier call."""
@@ -247,21 +256,6 @@ class DeviceManager:
         while (done := self._releases.get(pod_uid)) is not None:
             await asyncio.wait([done])
 
-    # -- allocations in flight -------------------------------------------------------------------------
-
-    def end_pending(self, uid: str, *, written: bool = False) -> bool:
-        """Note that one pod fewer is about to write a claim's allocation; if it was written, that no pod is.
-
-        True if no pod is now. If the allocation was not written, the queue is told that its devices are free, as if the
-        claim had been deallocated. Upstream tells nobody, so that pods that wait for them wait for another event.
-        """
-        pending = self.in_flight.claim(uid)
-        if pending is None or not self.in_flight.maybe_remove(uid, force=written):
-            return False
-        if not written:
-            self.claims.announce(pending, with_status(pending, allocation=None))
-        return True
-
     # -- allocating ------------------------------------------------------------------------------------
 
     def allocator(self, timeout: float) -> NodeAllocator:
@@ -285,9 +279,7 @@ class DeviceManager:
     def _claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         claim = new if new is not None else old
         if self._awaited and claim is not None:
-            for future in self._awaited.pop(claim.key, ()):
-                if not future.done():
-                    future.set_result(None)
+            self.wake((claim.key,))
         for claim in (old, new):
             for owner in _special_owners(claim):
                 if claim is new and new is not None:

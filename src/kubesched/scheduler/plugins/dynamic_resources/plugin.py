@@ -443,7 +443,7 @@ class DynamicResources(Plugin):
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         question = self._asked(state)
         if question is not None:
-            self._binding.undo(question.attempt, is_trial=state.group is not None)
+            state.given_back += self._binding.undo(question.attempt, is_trial=state.group is not None)
 
     # -- PreBind ---------------------------------------------------------------------------------------
 

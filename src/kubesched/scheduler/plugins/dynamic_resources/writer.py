@@ -23,7 +23,7 @@ from kubesched.api.wire import ApiError, tolerate
 from kubesched.base.times import timestamp
 
 from ...framework.interface import Handle
-from ...framework.uncertain import read_until_answered
+from ...framework.uncertain import NO_CLEAR_ANSWER, read_again
 from ..assume_cache import AssumeError
 from .claim_state import ClaimState, PodClaim
 from .extended_resources import is_in_memory
@@ -70,7 +70,7 @@ class ClaimWriter:
         must stay in use then.
 
         Raises:
-            WriteError, ApiError, OSError: when that is not possible. The allocation is no longer in flight then.
+            WriteError, ApiError, OSError, DecodeError: when that is not possible.
         """
         if each.is_special and each.pending is None and not each.claim.spec.devices.requests:
             return  # a device plugin serves the resources
@@ -80,22 +80,23 @@ class ClaimWriter:
             await self._write_mappings(attempt, each.claim)
 
     async def _store(self, pod: Pod, each: PodClaim) -> None:
-        """Store the allocation and the reservation. The allocation is no longer in flight afterwards."""
-        written: ResourceClaim | None = None
+        """Store the allocation and the reservation. An allocation that is not stored stays in flight until Unreserve."""
+        written, is_stored = None, False
         try:
             if each.is_special and is_in_memory(each.claim):
                 each.claim = written = await self._create(each.claim)
                 each.created = True
             await self._retried(lambda claim: self._reserve(claim, pod, each), each)
-            written = each.claim
-        except (WriteError, ApiError, OSError):
+            written, is_stored = each.claim, True
+        except (WriteError, *NO_CLEAR_ANSWER):
             written = await self._stored_in_spite(each, pod) or written
             raise
         finally:
             assumed = written is not None and await self._assume(written, wait=each.created)
-            if each.pending is not None:
+            is_held = assumed and written is not None and written.status.allocation is not None
+            if each.pending is not None and (is_stored or is_held):
                 each.signalled = False
-                self._manager.end_pending(each.initial_uid, written=assumed)
+                self._manager.in_flight.maybe_remove(each.initial_uid, force=assumed)
 
     async def _stored_in_spite(self, each: PodClaim, pod: Pod) -> ResourceClaim | None:
         """Return the claim as the server stored it although the write failed, or None if it stored nothing.
@@ -106,12 +107,9 @@ class ClaimWriter:
         meta = each.claim.metadata
         if is_in_memory(each.claim):
             return None
-        found = await read_until_answered(
-            lambda: self._client.get_object(CLAIMS, meta.namespace, meta.name),
-            closing=lambda: self._handle.pods_in_pre_bind.stopping,
-        )
-        stored: ResourceClaim = found if found is not None else each.claim
-        if stored.metadata.uid != meta.uid or stored.status.allocation is None:
+        found: ResourceClaim | None = await read_again(self._handle, CLAIMS, meta)
+        stored = found if found is not None else each.claim
+        if stored.status.allocation is None:
             return None
         if each.pending is None and not each.is_reserved(stored, pod):
             return None

@@ -13,10 +13,10 @@ from typing import TypeVar
 from kubesched.api.kinds import CLAIMS, NODES, VOLUMES, Kind
 from kubesched.api.storage import SELECTED_NODE, PersistentVolume, PersistentVolumeClaim
 from kubesched.api.types import Node
-from kubesched.api.wire import ApiError, version_number
+from kubesched.api.wire import version_number
 
 from ...framework.interface import Handle
-from ...framework.uncertain import is_open, read_until_answered
+from ...framework.uncertain import NO_CLEAR_ANSWER, is_open, read_again
 from .node_affinity import reaches
 from .reservations import Reservation
 from .volume_cache import Changes, VolumeCache, is_fully_bound
@@ -94,15 +94,9 @@ class VolumeBinder:
         """Write an object, and return it as written. If the answer is lost, the object itself says if it was written."""
         try:
             return await write(obj)
-        except (ApiError, OSError) as error:
-            if not is_open(error):
-                raise
-            meta, handle = obj.metadata, self._handle
-            stored: T | None = await read_until_answered(
-                lambda: handle.client.get_object(kind, meta.namespace, meta.name),
-                closing=lambda: handle.pods_in_pre_bind.stopping,
-            )
-            if stored is None or stored.metadata.uid != meta.uid or not is_like(stored, obj):
+        except NO_CLEAR_ANSWER as error:
+            stored: T | None = await read_again(self._handle, kind, obj.metadata) if is_open(error) else None
+            if stored is None or not is_like(stored, obj):
                 raise
             return stored
 
