@@ -372,7 +372,8 @@ def test_an_answer_that_is_no_claim_says_nothing_of_a_write(answer: str) -> None
     scenario(main)
 
 
-def test_the_wait_for_devices_ends_when_the_scheduler_stops() -> None:
+@pytest.mark.parametrize("end", ["stop", "preemption", "preemption as the claim changes", "preemption and deletion"])
+def test_the_wait_for_devices_ends_at_once(end: str) -> None:
     async def main() -> None:
         house = House(nodes=1, devices=1)
         device = {"name": "gpu-0", "bindingConditions": ["ready"], "bindingFailureConditions": ["bad"]}
@@ -383,11 +384,44 @@ def test_the_wait_for_devices_ends_when_the_scheduler_stops() -> None:
         house.handle.pods_in_pre_bind.add(attempt[1].uid, entry)
         await asyncio.sleep(1)
         before = asyncio.get_running_loop().time()
-        house.handle.pods_in_pre_bind.stop()
+        if end == "stop":
+            house.handle.pods_in_pre_bind.stop()
+        else:
+            if "changes" in end:
+                house.server.put(house.server.claims["default/c"])
+            if "deletion" in end:
+                house.handle.pods_in_pre_bind.removed(attempt[1].uid)
+            assert entry.cancel("preempted")
         status = await entry.result()
         assert asyncio.get_running_loop().time() == before
         assert status is not None
-        assert "context canceled" in status.message()
+        assert ("context canceled" if end == "stop" else "preempted") in status.message()
+
+    scenario(main)
+
+
+@pytest.mark.parametrize("end", ["stop", "early stop", "deletion"])
+def test_the_wait_for_a_claim_that_was_created(end: str) -> None:
+    """It ends when the scheduler stops. The deletion of the pod does not end it: the claim has the device."""
+
+    async def main() -> None:
+        house = House(nodes=1, devices=1, resource=GPU)
+        house.server.late = True
+        house.server.seconds = 1.0
+        attempt = house.decide(pod("first", requests={GPU: "1"}))
+        entry = PodInPreBind(asyncio.ensure_future(house.bind(attempt)))
+        house.handle.pods_in_pre_bind.add(attempt[1].uid, entry)
+        await asyncio.sleep(0.5 if end == "early stop" else 5)
+        if end == "deletion":
+            house.handle.pods_in_pre_bind.removed(attempt[1].uid)
+            await asyncio.sleep(60)
+            assert house.in_use() == ["n1/gpu-0"]
+            house.server.show(house.server.claims["default/first-extended-resources-x1"])
+        else:
+            house.handle.pods_in_pre_bind.stop()
+        before = asyncio.get_running_loop().time()
+        await entry.result()
+        assert asyncio.get_running_loop().time() - before < 2
 
     scenario(main)
 

@@ -146,8 +146,8 @@ class PodInPreBind:
         """Cancel the pod, after a write under way; False if PreBind is over already."""
         if self._finished:
             return False
-        if not self.cause:
-            self.cause = message
+        self.cause = self.cause or message
+        if self._work not in self._ending:
             self.end([self._work])
         return True
 

@@ -198,10 +198,13 @@ class DeviceManager:
         Raises:
             TimeoutError: when the informer has not shown it within ``seconds``.
         """
-        if self.claims.find(key) is None:
-            await self.changed([key], seconds)
-            if self.claims.find(key) is None:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        while self.claims.find(key) is None:
+            left = end - loop.time()
+            if left <= 0 or self._handle.pods_in_pre_bind.stopping:
                 raise TimeoutError(f"the informer has not shown it within {seconds:g} s, or the scheduler stops")
+            await self.changed([key], left)
 
     async def changed(self, keys: Sequence[str], seconds: float) -> bool:
         """Wait until one of these claims changes, for at most ``seconds``. True if one did."""
@@ -209,9 +212,8 @@ class DeviceManager:
         for key in keys:
             self._awaited.setdefault(key, set()).add(future)
         try:
-            await asyncio.wait_for(future, seconds)
-        except TimeoutError:
-            return False
+            await asyncio.wait([future], timeout=seconds)  # wait_for of Python 3.11 can swallow a cancellation
+            return future.done()
         finally:
             for key in keys:
                 waiting = self._awaited.get(key)
@@ -219,7 +221,6 @@ class DeviceManager:
                     waiting.discard(future)
                     if not waiting:
                         del self._awaited[key]
-        return True
 
     def wake(self, keys: Iterable[str]) -> None:
         """End the waits for these claims."""

@@ -258,7 +258,7 @@ class ClaimWriter:
                 CLAIMS, claim.metadata.namespace, claim.metadata.name, patch, subresource="status", merge=False
             )
             self._manager.claims.assume(new)
-        except (ApiError, OSError, AssumeError) as error:
+        except (*NO_CLEAR_ANSWER, AssumeError) as error:
             _log.error("cannot end the reservation of claim %s for %s: %s", claim.key, uid, error)
 
     async def deallocate(self, claim: ResourceClaim) -> None:
