@@ -56,24 +56,20 @@ class Embedded:
         faults: injected faults between scheduler and store (default: none).
         scheduler, port, kubelets, controllers: the running parts; the last two are None when left out.
 
-    ``on_bind`` is called with (namespace, name, node) once the store has accepted a binding that the scheduler
-    sent.
-    ``believe_priority`` turns priority admission off: a pod's own ``spec.priority`` counts, as in upstream's
-    benchmark.
+    ``on_bind`` is called with (namespace, name, node) once the store has accepted a binding that the scheduler sent.
+    ``believe_priority`` turns priority admission off: a pod's own ``spec.priority`` counts, as in upstream's benchmark.
+    ``taint_new_nodes`` keeps pods off nodes that are created without being Ready, until their kubelet reports; it needs the
+    controller ``nodelifecycle``.
 
     ``controllers`` also runs controllers of :mod:`kubesched.cluster.controllers`: all, or the ones that it names.
-    ``kubelet_options`` are passed on to :class:`~kubesched.cluster.kubelets.hollow.HollowKubelets`. ``stages``
-    are rules for times and failures of pods and storage, for both.
+    ``kubelet_options`` are passed on to :class:`~kubesched.cluster.kubelets.hollow.HollowKubelets`. ``stages`` are rules
+    for times and failures of pods and storage, for both. ``keep_finished`` keeps pods that have ended, however many there
+    are, although all controllers run.
 
     ``root_ca`` is the authority of the API server's certificate, as PEM text, which may be empty. If it is given, each
-    namespace has it in the ConfigMap ``kube-root-ca.crt``.
-    ``keep_finished`` keeps pods that have ended, however many there are, although all controllers run.
-
-    Without ``with_faults`` no faults can be injected, and no data is kept for them.
-
-    ``extenders``, ``wrap_search`` and ``observers`` are passed on to
-    :class:`~kubesched.scheduler.scheduler.Scheduler`. ``taint_new_nodes`` keeps pods off nodes that are created
-    without being Ready, until their kubelet reports; it needs the controller ``nodelifecycle``.
+    namespace has it in the ConfigMap ``kube-root-ca.crt``. Without ``with_faults`` no faults can be injected, and no data
+    is kept for them. ``extenders``, ``wrap_search`` and ``observers`` are passed on to
+    :class:`~kubesched.scheduler.scheduler.Scheduler`.
     """
 
     def __init__(
@@ -122,11 +118,10 @@ class Embedded:
             event_cache_size=event_cache_size,
             event_refresh_seconds=event_refresh_seconds,
         )
-        parts = partial(Scheduler, registry=registry, port=self.port, clock=clock, gates=gates)
-        scheduler_rng = _split(rng)
         self._new_scheduler = partial(
-            parts, rng=scheduler_rng, extenders=extenders, wrap_search=wrap_search, observers=observers
-        )
+            Scheduler, registry=registry, port=self.port, clock=clock, gates=gates, rng=_split(rng),
+            extenders=extenders, wrap_search=wrap_search, observers=observers,
+        )  # fmt: skip
         self.scheduler = self._new_scheduler(config)
         self._replaced: asyncio.Future[None] | None = None
         chosen = ALL if controllers is True else tuple(controllers or ())

@@ -15,11 +15,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from kubesched.api.yamltext import Document
-from kubesched.scheduler.config.args import (
-    InterPodAffinityArgs,
-    PodTopologySpreadArgs,
-    VolumeBindingArgs,
-)
+from kubesched.scheduler.config.args import InterPodAffinityArgs, PodTopologySpreadArgs, VolumeBindingArgs
 from kubesched.scheduler.config.decode import REMOVED_IN, Scheme, decode_args, duplicate_keys, strict_error
 from kubesched.scheduler.config.defaults import merge_plugin_set
 from kubesched.scheduler.config.durations import Duration

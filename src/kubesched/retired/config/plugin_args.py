@@ -19,19 +19,12 @@ from kubesched.scheduler.config.args import (
 )
 from kubesched.scheduler.config.errors import ConfigError
 from kubesched.scheduler.config.features import FeatureGates
-from kubesched.scheduler.config.types import (
-    PluginConfig,
-)
+from kubesched.scheduler.config.types import PluginConfig
 
 from .default_plugins import VOLUME_LIMITS
 from .profiles import Notes
 from .retired_args import RETIRED_ARGS, plain_args, retired_args_errors
-from .types import (
-    AlphaConfiguration,
-    LegacyPodTopologySpreadArgs,
-    OldConfiguration,
-    V1Alpha1Configuration,
-)
+from .types import AlphaConfiguration, LegacyPodTopologySpreadArgs, OldConfiguration, V1Alpha1Configuration
 
 __all__ = ["RENAMED", "bind_timeout", "hard_weight", "plugin_config"]
 

@@ -332,7 +332,7 @@ class BindingCycles:
                 status = Status.from_error(entry.cause)
         finally:
             self._pre_binding.remove(uid)
-        if status is not None and entry.stopping:
+        if status is not None and self._pre_binding.stopping:
             raise _StoppedError
         return status
 

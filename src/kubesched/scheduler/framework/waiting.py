@@ -124,23 +124,16 @@ class PodInPreBind:
         self._has_ended = False
         #: Reason for which the pod was cancelled; empty if it was not.
         self.cause = ""
-        #: True when the scheduler stops. A plugin that waits should give up then; its failure is not reported.
-        self.stopping = False
         self._wake: list[Callable[[], None]] = []
 
     def wake_on_end(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` when the pod is deleted and when the scheduler stops; for plugins that wait."""
         self._wake.append(callback)
 
-    def removed(self) -> None:
-        """Wake the plugins that wait, because the pod was deleted."""
+    def wake(self) -> None:
+        """Wake the plugins that wait, because the pod was deleted or the scheduler stops."""
         for callback in self._wake:
             callback()
-
-    def stop(self) -> None:
-        """Wake the plugins that wait, because the scheduler stops."""
-        self.stopping = True
-        self.removed()
 
     def cancel(self, message: str) -> bool:
         """Cancel the pod, after a write under way; False if PreBind is over already."""
@@ -201,13 +194,11 @@ class PodsInPreBind:
 
     def __init__(self) -> None:
         self._pods: dict[str, PodInPreBind] = {}
-        #: True when the scheduler stops.
+        #: True when the scheduler stops. A plugin that waits should give up then; its failure is not reported.
         self.stopping = False
 
     def add(self, uid: str, entry: PodInPreBind) -> None:
         self._pods[uid] = entry
-        if self.stopping:
-            entry.stop()
 
     def get(self, uid: str) -> PodInPreBind | None:
         return self._pods.get(uid)
@@ -233,10 +224,10 @@ class PodsInPreBind:
         """Wake the plugins that wait for a pod, because it was deleted. Do nothing if the pod is not in PreBind."""
         entry = self._pods.get(uid)
         if entry is not None:
-            entry.removed()
+            entry.wake()
 
     def stop(self) -> None:
         """Wake all plugins that wait, because the scheduler stops."""
         self.stopping = True
         for entry in list(self._pods.values()):
-            entry.stop()
+            entry.wake()

@@ -55,7 +55,7 @@ class VolumeBinder:
         try:
             async with asyncio.timeout(self._timeout):
                 while not self._is_done(reservation, changes):
-                    if entry is not None and entry.stopping:
+                    if self._handle.pods_in_pre_bind.stopping:
                         raise BindError("context canceled")
                     await changes.next()
         except TimeoutError:
